@@ -1,0 +1,77 @@
+"""Every error that stado raises on purpose, named by what the caller should do about it.
+
+A store answers *present*, *absent* or *unreachable*; the three never stand in for each other.
+"""
+
+from __future__ import annotations
+
+
+class StadoError(Exception):
+    """Base of all errors below. Its text is a sentence for the user, with the remedy."""
+
+
+class StoreError(StadoError):
+    """A store did not do what was asked. `key` is the object concerned ("" for the store)."""
+
+    def __init__(self, key: str, text: str = "") -> None:
+        super().__init__(f"{key}: {text}" if key and text else key or text)
+        self.key = key
+
+
+class NotFound(StoreError):
+    """The store was asked and holds no such object."""
+
+
+class NotModified(StoreError):
+    """The object still has the version that the caller knows."""
+
+
+class Exists(StoreError):
+    """A create found the key taken. Certainly not applied."""
+
+
+class Conflict(StoreError):
+    """A replace or delete found another version, or none. Certainly not applied."""
+
+
+class Unavailable(StoreError):
+    """The store did not take the request. Certainly not applied; it may be tried again."""
+
+
+class Throttled(Unavailable):
+    """The store asks for fewer requests (429, 503). Certainly not applied."""
+
+
+class Ambiguous(StoreError):
+    """A write may have been applied, may still be, or may never be. Read, then compare tokens."""
+
+
+class Denied(StoreError):
+    """The credentials do not allow it, or there are none. Trying again does not help."""
+
+
+class Misconfigured(StoreError):
+    """The address, the options or the server cannot work as they are. Never tried again."""
+
+
+class Unreadable(StadoError):
+    """An object exists but is not what its key promises. It costs one job, never a listing."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key} is unreadable: {why}")
+        self.key = key
+        self.why = why
+
+
+class Refused(StadoError):
+    """A request is wrong as it stands. `code` is stable and machine-readable, the text is for
+    people and names the offending value and the remedy."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class ChannelClosed(StadoError):
+    """The other end of a channel between two of our processes is gone."""
