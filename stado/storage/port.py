@@ -91,7 +91,9 @@ class Store(Protocol):
         `Conflict` when it has another one; an absent object is no error."""
         ...
 
-    def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_LIMIT_MAX) -> list[Entry]:
+    def list(
+        self, prefix: str, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> list[Entry]:
         """Entries whose key starts with `prefix` and is greater than the key `start_after`, in
         byte order; fewer than `limit` (1 to 1000) only at the end.
 

@@ -1,0 +1,403 @@
+"""A store in a directory, for one host or a network file system that several hosts mount.
+
+Every object is a file that appears whole: it is written under `.tmp/`, flushed, then linked or
+renamed to its key. An object is never opened for writing under its key, for a reader, or a crash,
+would meet half of it.
+
+Writes outlive a power cut, deletes may not: a deleted object can be back afterwards, which looks
+like a clean-up that did not happen.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from stado.errors import (
+    Conflict,
+    Exists,
+    Misconfigured,
+    NotFound,
+    NotModified,
+    StoreError,
+    Unavailable,
+)
+from stado.ports import Clock, Entropy
+from stado.storage.file_errors import store_errors
+from stado.storage.file_locks import FOLDER as LOCKS_FOLDER
+from stado.storage.file_locks import FileLocks
+from stado.storage.file_sync import sync_path, sync_paths
+from stado.storage.file_version import modified_at, read_file, state_of
+from stado.storage.keys import check_key, check_prefix
+from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
+from stado.storage.transfer import chunks_of, pour, pour_into_file
+
+TEMPORARY_FOLDER = ".tmp"
+STALE_AFTER = timedelta(hours=1)
+_PLACE_ATTEMPTS = 5
+"""How often a folder may be removed under a writer's hands before it gives up."""
+
+_FIXED_DEPTH = 2
+"""Object folders of so many components or fewer stay when they are empty (`queue`,
+`index/ready`); deeper ones, with their parents, belong to a job and go with it."""
+
+_KNOWN_FOLDERS_MAX = 4096
+
+
+class FileStore:
+    """`root` must exist: a typing error in a path shall not make a second, empty deployment.
+
+    `durable=False` leaves flushing to the kernel, for tests."""
+
+    def __init__(self, root: Path, clock: Clock, entropy: Entropy, *, durable: bool = True) -> None:
+        self._root = root.absolute()
+        self._clock = clock
+        self._entropy = entropy
+        self._durable = durable
+        self._prepared = False
+        self._locks = FileLocks(self._root, clock, entropy)
+        self._temporary = self._root / TEMPORARY_FOLDER
+        self._known_folders: set[Path] = set()
+        self._clock_read: tuple[datetime, float] | None = None
+        self._check_root()
+        with suppress(OSError, StoreError):  # who may only read goes on without
+            self._make_own_folders()
+            self._sweep()
+
+    @classmethod
+    def make(cls, root: Path, clock: Clock, entropy: Entropy, *, durable: bool = True) -> FileStore:
+        """Makes the directory if need be. Only `stado init` may do that."""
+        with store_errors(str(root), writing=True):
+            root.mkdir(parents=True, exist_ok=True)
+            if durable:
+                sync_path(root.absolute().parent)
+        return cls(root, clock, entropy, durable=durable)
+
+    @property
+    def address(self) -> str:
+        return str(self._root)
+
+    def get(self, key: str, *, unless: Version | None = None) -> Blob:
+        with self._reading(key) as path:
+            data, version = read_file(path)
+        if version == unless:
+            raise NotModified(key)
+        return Blob(data, version)
+
+    def head(self, key: str) -> Entry:
+        with self._reading(key) as path:
+            state = state_of(path)
+        return Entry(key, state.version, state.size, state.modified_at)
+
+    def create(self, key: str, data: bytes) -> Version:
+        """Needs no lock: linking fails on a taken key, and whoever replaces or deletes an object
+        has, under the lock, seen one."""
+        with self._writing(key) as path, self._temporary_file([data]) as source:
+            version = state_of(source).version
+            if not self._link(source, path):
+                raise Exists(key)
+            self._sync_folders([path.parent])
+        return version
+
+    def create_many(self, items: Sequence[tuple[str, bytes]]) -> list[Version | None]:
+        for key, _ in items:
+            check_key(key)
+        with store_errors(self.address, writing=True):
+            self._check_root()
+            self._make_own_folders()
+            sources = [self._temporary / self._entropy.token() for _ in items]
+            try:
+                return self._link_all(items, sources)
+            finally:
+                for source in sources:
+                    source.unlink(missing_ok=True)
+
+    def replace(self, key: str, data: bytes, version: Version) -> Version:
+        with self._writing(key) as path, self._temporary_file([data]) as source:
+            replaced = state_of(source).version
+            with self._locks.holding(key):
+                if _version_at(path) != version:
+                    raise Conflict(key)
+                os.replace(source, path)
+            self._sync_folders([path.parent])
+        return replaced
+
+    def put(self, key: str, data: bytes) -> Version:
+        with self._writing(key) as path, self._temporary_file([data]) as source:
+            version = state_of(source).version
+            self._put(key, source, path)
+        return version
+
+    def delete(self, key: str, version: Version | None) -> None:
+        with self._writing(key) as path, self._locks.holding(key):
+            found = _version_at(path) if version is not None else None
+            if version is not None and found is not None and found != version:
+                raise Conflict(key)
+            path.unlink(missing_ok=True)
+            self._remove_empty(path.parent)
+
+    def list(
+        self, prefix: str, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> list[Entry]:
+        check_prefix(prefix, limit, LIST_LIMIT_MAX)
+        folder = prefix[: prefix.rfind("/") + 1]
+        with store_errors(prefix, writing=False):
+            keys = self._keys(folder)
+            page: list[Entry] = []
+            after = start_after
+            while len(page) < limit:
+                wanted = limit - len(page)
+                found = heapq.nsmallest(
+                    wanted, (key for key in keys if key > after and key.startswith(prefix))
+                )
+                page.extend(self._entries(found))
+                if len(found) < wanted:
+                    break
+                after = found[-1]  # objects that vanished meanwhile left room on the page
+            return page
+
+    def now(self) -> datetime:
+        if self._clock_read is None:
+            with store_errors(self.address, writing=True):
+                self._check_root()
+                self._make_own_folders()
+                self._clock_read = self._read_clock()
+        at, monotonic = self._clock_read
+        return at + timedelta(seconds=self._clock.monotonic() - monotonic)
+
+    def upload(self, key: str, path: Path) -> FileDigest:
+        check_key(key)
+        source = self._temporary / self._entropy.token()
+        try:
+            digest = self._copy_in(key, path, source)
+            with self._writing(key) as target:
+                self._put(key, source, target)
+            return digest
+        finally:
+            source.unlink(missing_ok=True)
+
+    def download(self, key: str, path: Path) -> FileDigest:
+        with self._reading(key) as source:
+            descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as content:
+            return pour_into_file(iter(lambda: content.read(1 << 20), b""), path)
+
+    def close(self) -> None:
+        """Nothing is kept open between operations."""
+
+    # Reading
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[Path]:
+        check_key(key)
+        with store_errors(key, writing=False):
+            try:
+                yield self._root / key
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                self._check_root()
+                raise NotFound(key) from None
+
+    def _keys(self, folder: str) -> builtins.list[str]:
+        try:
+            with os.scandir(self._root / folder) as found:
+                return [
+                    folder + item.name
+                    for item in found
+                    if not item.name.startswith(".") and item.is_file(follow_symlinks=False)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            self._check_root()
+            return []
+
+    def _entries(self, keys: Iterable[str]) -> Iterator[Entry]:
+        for key in keys:
+            with suppress(FileNotFoundError):
+                state = state_of(self._root / key)
+                yield Entry(key, state.version, state.size, state.modified_at)
+
+    # Writing
+
+    @contextmanager
+    def _writing(self, key: str) -> Iterator[Path]:
+        check_key(key)
+        with store_errors(key, writing=True):
+            self._check_root()
+            self._make_own_folders()
+            yield self._root / key
+
+    @contextmanager
+    def _temporary_file(self, chunks: Iterable[bytes]) -> Iterator[Path]:
+        """A flushed file with this content, gone afterwards unless it was moved away."""
+        path = self._temporary / self._entropy.token()
+        try:
+            self._write_file(path, chunks)
+            if self._durable:
+                sync_path(path)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _write_file(self, path: Path, chunks: Iterable[bytes]) -> None:
+        with path.open("xb", buffering=0) as target:
+            for chunk in chunks:
+                _write_all(target.fileno(), chunk)
+
+    def _copy_in(self, key: str, path: Path, target: Path) -> FileDigest:
+        """Errors of the user's file stay `OSError`; those of the store become its own."""
+        with store_errors(key, writing=True):
+            self._check_root()
+            self._make_own_folders()
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+        def write(chunk: bytes) -> None:
+            with store_errors(key, writing=True):
+                _write_all(descriptor, chunk)
+
+        try:
+            digest = pour(chunks_of(path), write)
+            with store_errors(key, writing=True):
+                if self._durable:
+                    os.fsync(descriptor)
+            return digest
+        finally:
+            os.close(descriptor)
+
+    def _link_all(
+        self, items: Sequence[tuple[str, bytes]], sources: Sequence[Path]
+    ) -> builtins.list[Version | None]:
+        """All data is flushed before the first link, all folders after the last."""
+        for (_, data), source in zip(items, sources, strict=True):
+            self._write_file(source, [data])
+        if self._durable and sources:
+            sync_paths(sources)
+        versions: list[Version | None] = []
+        for (key, _), source in zip(items, sources, strict=True):
+            version = state_of(source).version
+            versions.append(version if self._link(source, self._root / key) else None)
+        self._sync_folders(sorted({(self._root / key).parent for key, _ in items}))
+        return versions
+
+    def _link(self, source: Path, path: Path) -> bool:
+        """Whether the key was free. The one step that decides a create."""
+        for _ in range(_PLACE_ATTEMPTS):
+            try:
+                self._make_folder(path.parent)
+                os.link(source, path)
+                return True
+            except OSError as error:
+                # On NFS the answer can be lost: then a second name of our file is the witness.
+                if source.stat().st_nlink == 2:
+                    return True
+                if isinstance(error, FileExistsError):
+                    return False
+                if not isinstance(error, FileNotFoundError):
+                    raise
+                self._forget_folder(path.parent)
+        raise Unavailable(str(path.parent), "the folder is removed again and again")
+
+    def _put(self, key: str, source: Path, path: Path) -> None:
+        for _ in range(_PLACE_ATTEMPTS):
+            try:
+                self._make_folder(path.parent)
+                with self._locks.holding(key):
+                    os.replace(source, path)
+            except FileNotFoundError:
+                source.stat()  # ours is there, so it is the folder that was removed meanwhile
+                self._forget_folder(path.parent)
+                continue
+            self._sync_folders([path.parent])
+            return
+        raise Unavailable(key, "its folder is removed again and again")
+
+    # Folders
+
+    def _check_root(self) -> None:
+        if not self._root.is_dir():
+            raise Misconfigured(
+                str(self._root),
+                f"there is no store at {self._root}: check the path or run `stado init`",
+            )
+
+    def _make_own_folders(self) -> None:
+        if self._prepared:
+            return
+        (self._root / LOCKS_FOLDER).mkdir(exist_ok=True)
+        self._temporary.mkdir(exist_ok=True)
+        self._prepared = True
+
+    def _sweep(self) -> None:
+        """Removes what killed writers left."""
+        for path in self._temporary.iterdir():
+            with suppress(FileNotFoundError):
+                if self.now() - modified_at(path.stat()) > STALE_AFTER:
+                    path.unlink()
+
+    def _read_clock(self) -> tuple[datetime, float]:
+        """The file server's clock, which for a network file system is not this host's."""
+        path = self._temporary / self._entropy.token()
+        try:
+            self._write_file(path, [])
+            return modified_at(path.stat()), self._clock.monotonic()
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Makes a folder and its parents, each flushed into its own parent.
+
+        Also those that another process has just made are flushed: it may not have come to it."""
+        if folder in self._known_folders or folder == self._root:
+            return
+        self._make_folder(folder.parent)
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+        if self._durable:
+            sync_path(folder.parent)
+        if self._depth(folder) <= _FIXED_DEPTH:
+            if len(self._known_folders) >= _KNOWN_FOLDERS_MAX:
+                self._known_folders.clear()
+            self._known_folders.add(folder)
+
+    def _forget_folder(self, folder: Path) -> None:
+        self._known_folders.difference_update([folder, *folder.parents])
+
+    def _depth(self, folder: Path) -> int:
+        return len(folder.parts) - len(self._root.parts)
+
+    def _sync_folders(self, folders: Sequence[Path]) -> None:
+        if not self._durable or not folders:
+            return
+        try:
+            sync_paths(folders)
+        except FileNotFoundError:
+            # The object was deleted, and its empty folder with it: nothing left to keep.
+            self._check_root()
+
+    def _remove_empty(self, folder: Path) -> None:
+        """A job's own folders would otherwise pile up for ever."""
+        if self._depth(folder) <= _FIXED_DEPTH:
+            return
+        with suppress(OSError):
+            while self._depth(folder) >= _FIXED_DEPTH:
+                folder.rmdir()
+                folder = folder.parent
+
+
+def _version_at(path: Path) -> Version | None:
+    try:
+        return state_of(path).version
+    except FileNotFoundError:
+        return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,160 @@
+"""A store in the memory of one process: for tests and simulations, and to state the semantics.
+
+Nothing is shared with other processes, and nothing survives.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from stado.errors import Conflict, Exists, NotFound, NotModified
+from stado.ports import Clock, Tasks
+from stado.storage.keys import check_key, check_prefix
+from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
+from stado.storage.transfer import chunks_of, pour, pour_into_file
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    version: Version
+    modified_at: datetime
+
+
+@dataclass(slots=True)
+class _Folder:
+    """Objects by key, and the keys in order, so that a page costs what it shows."""
+
+    objects: dict[str, _Object] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+
+
+def _folder_of(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+class MemoryStore:
+    """`clock` is the store's clock: it stamps what is written and answers `now`."""
+
+    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+        self._clock = clock
+        self._lock = tasks.lock()
+        self._folders: dict[str, _Folder] = {}
+        self._writes = 0
+
+    @property
+    def address(self) -> str:
+        return "memory:"
+
+    def get(self, key: str, *, unless: Version | None = None) -> Blob:
+        check_key(key)
+        with self._lock:
+            found = self._get(key)
+        if found.version == unless:
+            raise NotModified(key)
+        return Blob(found.data, found.version)
+
+    def head(self, key: str) -> Entry:
+        check_key(key)
+        with self._lock:
+            return _entry(key, self._get(key))
+
+    def create(self, key: str, data: bytes) -> Version:
+        check_key(key)
+        with self._lock:
+            if self._find(key) is not None:
+                raise Exists(key)
+            return self._write(key, data)
+
+    def create_many(self, items: Sequence[tuple[str, bytes]]) -> list[Version | None]:
+        for key, _ in items:
+            check_key(key)
+        with self._lock:
+            return [
+                self._write(key, data) if self._find(key) is None else None for key, data in items
+            ]
+
+    def replace(self, key: str, data: bytes, version: Version) -> Version:
+        check_key(key)
+        with self._lock:
+            found = self._find(key)
+            if found is None or found.version != version:
+                raise Conflict(key)
+            return self._write(key, data)
+
+    def put(self, key: str, data: bytes) -> Version:
+        check_key(key)
+        with self._lock:
+            return self._write(key, data)
+
+    def delete(self, key: str, version: Version | None) -> None:
+        check_key(key)
+        with self._lock:
+            found = self._find(key)
+            if found is None:
+                return
+            if version is not None and found.version != version:
+                raise Conflict(key)
+            self._remove(key)
+
+    def list(
+        self, prefix: str, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> list[Entry]:
+        check_prefix(prefix, limit, LIST_LIMIT_MAX)
+        with self._lock:
+            folder = self._folders.get(_folder_of(prefix))
+            if folder is None:
+                return []
+            keys = folder.keys
+            begin = max(bisect.bisect_left(keys, prefix), bisect.bisect_right(keys, start_after))
+            page = keys[begin : begin + limit]
+            return [_entry(key, folder.objects[key]) for key in page if key.startswith(prefix)]
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def upload(self, key: str, path: Path) -> FileDigest:
+        content = bytearray()
+        digest = pour(chunks_of(path), content.extend)
+        self.put(key, bytes(content))
+        return digest
+
+    def download(self, key: str, path: Path) -> FileDigest:
+        return pour_into_file([self.get(key).data], path)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _find(self, key: str) -> _Object | None:
+        folder = self._folders.get(_folder_of(key))
+        return folder.objects.get(key) if folder is not None else None
+
+    def _get(self, key: str) -> _Object:
+        found = self._find(key)
+        if found is None:
+            raise NotFound(key)
+        return found
+
+    def _write(self, key: str, data: bytes) -> Version:
+        self._writes += 1
+        version = f"v{self._writes}"
+        folder = self._folders.setdefault(_folder_of(key), _Folder())
+        if key not in folder.objects:
+            bisect.insort(folder.keys, key)
+        folder.objects[key] = _Object(bytes(data), version, self._clock.now())
+        return version
+
+    def _remove(self, key: str) -> None:
+        folder = self._folders[_folder_of(key)]
+        del folder.objects[key]
+        del folder.keys[bisect.bisect_left(folder.keys, key)]
+        if not folder.keys:
+            del self._folders[_folder_of(key)]
+
+
+def _entry(key: str, found: _Object) -> Entry:
+    return Entry(key, found.version, len(found.data), found.modified_at)
