@@ -1,0 +1,19 @@
+"""Time as this machine tells it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+class LiveClock:
+    """The machine's own clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

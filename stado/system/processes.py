@@ -1,0 +1,228 @@
+"""Forked peers with a channel, and the commands of jobs.
+
+A fork copies one thread only. Whatever lock another thread holds stays locked in the copy for
+ever, so this module must never fork a process that has a second thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
+from stado.system.channel import SocketChannel, close_inherited, open_pair
+from stado.system.identity import find_process
+from stado.system.job_process import start_command
+from stado.system.signal_wakeup import SignalWakeup
+from stado.system.waiting import open_exit_watch, poll_timeout, wait_ready
+
+_logger = logging.getLogger(__name__)
+
+_EXIT_GRACE_SECONDS = 1.0
+"""The kernel closes a dying process's channel shortly before it has an exit code for us."""
+
+_EXIT_CODE_UNKNOWN = 255
+"""For a peer that somebody else in this process has waited for."""
+
+_ALL_SIGNALS = signal.valid_signals()
+
+_wakeup = SignalWakeup()
+
+
+class LiveProcesses:
+    """Processes of this host. Everything but `start` and the look-ups is for the main thread."""
+
+    def fork(self, main: Callable[[Channel], None]) -> Peer:
+        if threading.active_count() != 1:
+            names = ", ".join(thread.name for thread in threading.enumerate())
+            raise RuntimeError(f"a process with several threads must not fork: {names}")
+        _keep_exit_codes()
+        _flush_standard_streams()
+        ours, theirs = open_pair()
+        handled = _find_handled_signals()
+        # A signal that came between the fork and the child's reset would run our handlers there.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                ours.close()
+                _run_child(main, theirs, handled, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
+        return LivePeer(pid, SocketChannel(ours))
+
+    def wait(self, peers: Sequence[Peer], timeout_seconds: float) -> list[Peer]:
+        known = [_as_live(peer) for peer in peers]
+        ready = [peer for peer in known if peer.channel.has_message() or peer.channel.ended]
+        if not ready:
+            ready = _poll_channels(known, timeout_seconds)
+        return list(ready)
+
+    def start(self, command: Command) -> JobProcess:
+        _keep_exit_codes()
+        return start_command(command)
+
+    def identify(self, pid: int) -> ProcessIdentity | None:
+        found = find_process(pid)
+        return None if found is None or found.zombie else found.identity
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        return self.identify(identity.pid) == identity
+
+    def kill_group(self, leader: ProcessIdentity) -> None:
+        """Does nothing when the pid is another process's by now: then the group is gone, since
+        the kernel gives no pid away that still names a group."""
+        found = find_process(leader.pid)
+        if found is not None and found.identity != leader:
+            return
+        try:
+            os.killpg(leader.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            # Gone, or of another account: then it was never a group of ours.
+            return
+
+
+class LivePeer:
+    """A forked process, seen from its parent."""
+
+    def __init__(self, pid: int, channel: SocketChannel) -> None:
+        found = find_process(pid)
+        if found is None:
+            raise ChildProcessError(f"process {pid} was taken by somebody else's wait")
+        self._identity = found.identity
+        self._channel = channel
+        self._exit_code: int | None = None
+        self._grace_taken = False
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return self._identity
+
+    @property
+    def channel(self) -> SocketChannel:
+        return self._channel
+
+    def poll(self) -> int | None:
+        """After the end of the channel it waits once, for a moment, for the end of the process."""
+        if self._exit_code is None:
+            if self._channel.ended and not self._grace_taken:
+                self._grace_taken = True
+                _wait_for_exit(self._identity.pid, _EXIT_GRACE_SECONDS)
+            self._exit_code = _find_exit_code(self._identity.pid)
+        return self._exit_code
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self._identity.pid, signal.SIGKILL)
+
+
+def _as_live(peer: Peer) -> LivePeer:
+    if not isinstance(peer, LivePeer):
+        raise TypeError(f"{peer!r} was not forked here")
+    return peer
+
+
+def _poll_channels(peers: Sequence[LivePeer], timeout_seconds: float) -> list[LivePeer]:
+    poller = select.poll()
+    by_descriptor = {peer.channel.descriptor: peer for peer in peers}
+    for descriptor in by_descriptor:
+        poller.register(descriptor, select.POLLIN)
+    signalled = _wakeup.descriptor()
+    if signalled is not None:
+        poller.register(signalled, select.POLLIN)
+    ready = [descriptor for descriptor, _ in poller.poll(poll_timeout(timeout_seconds))]
+    if signalled in ready:
+        _wakeup.clear()
+    return [by_descriptor[descriptor] for descriptor in ready if descriptor != signalled]
+
+
+def _wait_for_exit(pid: int, timeout_seconds: float) -> None:
+    watch = open_exit_watch(pid)
+    if watch is not None:
+        wait_ready(watch, select.POLLIN, timeout_seconds)
+        os.close(watch)
+
+
+def _find_exit_code(pid: int) -> int | None:
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return _EXIT_CODE_UNKNOWN
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _keep_exit_codes() -> None:
+    """A process may inherit an ignored SIGCHLD; its children's exit codes would be lost, and
+    Python would report 0 for a command that failed."""
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    ):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _flush_standard_streams() -> None:
+    """What is still buffered would be written twice, by us and by the copy."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def _find_handled_signals() -> list[int]:
+    """Asked before the fork: whatever the child touches costs it a page."""
+    return [number for number in _ALL_SIGNALS if callable(signal.getsignal(number))]
+
+
+def _run_child(
+    main: Callable[[Channel], None],
+    end: socket.socket,
+    handled: Sequence[int],
+    mask: set[int | signal.Signals],
+) -> NoReturn:
+    """Never returns: the parent's stack above the fork is not the child's to unwind."""
+    code = 1
+    try:
+        # What was alive at the fork stays so: the collector would copy its pages for nothing.
+        gc.freeze()
+        os.setsid()
+        close_inherited()
+        _wakeup.forget()
+        _reset_signal_handlers(handled)
+        channel = SocketChannel(end)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        main(channel)
+        code = 0
+    except BaseException:
+        _logger.exception("forked process failed pid=%d", os.getpid())
+    finally:
+        _leave(code)
+
+
+def _reset_signal_handlers(handled: Sequence[int]) -> None:
+    for number in handled:
+        signal.signal(number, signal.SIG_DFL)
+    # Not SIG_IGN: a job's command would inherit that, and could never be interrupted.
+    signal.signal(signal.SIGINT, _ignore_signal)
+
+
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
+    """SIGINT is a person's word to the parent; the child outlives it."""
+
+
+def _leave(code: int) -> NoReturn:
+    try:
+        _flush_standard_streams()
+    except (OSError, ValueError):
+        code = code or 1
+    finally:
+        os._exit(code)
