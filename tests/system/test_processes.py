@@ -1,0 +1,479 @@
+"""Real processes: what a fork, a channel and a process group do when something dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stado.errors import ChannelClosed
+from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
+from stado.system.processes import LiveProcesses
+
+WAIT_SECONDS = 20.0
+"""Far more than anything here takes: a bound, not a pause."""
+
+
+@pytest.fixture
+def processes() -> LiveProcesses:
+    return LiveProcesses()
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_leaks() -> Iterator[None]:
+    LiveProcesses().wait([], 0)  # Makes what a process makes once.
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def finish(peer: Peer) -> int:
+    assert eventually(lambda: peer.poll() is not None)
+    peer.channel.close()
+    code = peer.poll()
+    assert code is not None
+    return code
+
+
+def echo(channel: Channel) -> None:
+    while True:
+        message = channel.receive(None)
+        assert message is not None
+        channel.send(message)
+
+
+def command(folder: Path, *argv: str) -> Command:
+    return Command(argv, dict(os.environ), folder, folder / "log")
+
+
+def shell(processes: LiveProcesses, folder: Path, script: str) -> JobProcess:
+    return processes.start(command(folder, "sh", "-c", script))
+
+
+def end_of_group(processes: LiveProcesses, job: JobProcess) -> int:
+    processes.kill_group(job.identity)
+    code = job.wait(WAIT_SECONDS)
+    assert code is not None
+    assert eventually(lambda: not job.group_alive())
+    return code
+
+
+# Forks and channels
+
+
+def test_a_forked_process_answers_over_its_channel(processes: LiveProcesses) -> None:
+    peer = processes.fork(echo)
+    peer.channel.send({"job": "a", "text": "zażółć\n"})
+    assert processes.wait([peer], WAIT_SECONDS) == [peer]
+    assert peer.channel.receive(WAIT_SECONDS) == {"job": "a", "text": "zażółć\n"}
+    peer.kill()
+    assert finish(peer) == -signal.SIGKILL
+
+
+def test_messages_keep_their_order_and_bounds(processes: LiveProcesses) -> None:
+    def count(channel: Channel) -> None:
+        for number in range(500):
+            channel.send({"number": number, "filler": "x" * number})
+
+    peer = processes.fork(count)
+    numbers = [peer.channel.receive(WAIT_SECONDS) for _ in range(500)]
+    assert [message["number"] for message in numbers if message] == list(range(500))
+    with pytest.raises(ChannelClosed):
+        peer.channel.receive(WAIT_SECONDS)
+    assert finish(peer) == 0
+
+
+def test_receive_gives_none_when_nothing_comes_in_time(processes: LiveProcesses) -> None:
+    peer = processes.fork(echo)
+    assert peer.channel.receive(0.01) is None
+    assert processes.wait([peer], 0.01) == []
+    assert peer.poll() is None
+    peer.kill()
+    finish(peer)
+
+
+def test_the_channel_of_a_killed_child_closes(processes: LiveProcesses) -> None:
+    peer = processes.fork(echo)
+    peer.kill()
+    assert processes.wait([peer], WAIT_SECONDS) == [peer]
+    with pytest.raises(ChannelClosed):
+        peer.channel.receive(WAIT_SECONDS)
+    assert peer.poll() == -signal.SIGKILL
+    with pytest.raises(ChannelClosed):
+        peer.channel.send({})
+    peer.kill()
+    peer.channel.close()
+
+
+def test_the_channel_of_a_child_closes_when_its_parent_is_killed(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    # The parent has a second child, which must hold no copy of the first one's channel.
+    witness = tmp_path / "closed"
+
+    def grandchild(channel: Channel) -> None:
+        with pytest.raises(ChannelClosed):
+            channel.receive(WAIT_SECONDS)
+        witness.write_text("yes")
+
+    def parent(channel: Channel) -> None:
+        own = LiveProcesses()
+        own.fork(grandchild)
+        sibling = own.fork(echo)
+        channel.send({"sibling": sibling.identity.pid})
+        channel.receive(None)
+
+    peer = processes.fork(parent)
+    assert peer.channel.receive(WAIT_SECONDS) is not None
+    peer.kill()
+    assert eventually(witness.exists)
+    finish(peer)
+
+
+def test_a_child_holds_none_of_its_parents_other_channels(processes: LiveProcesses) -> None:
+    def sockets(channel: Channel) -> None:
+        links = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]
+        channel.send({"sockets": [link for link in links if link.startswith("socket:")]})
+
+    def _descriptors() -> list[str]:
+        names = os.listdir("/proc/self/fd")
+        return [name for name in names if os.path.exists(f"/proc/self/fd/{name}")]
+
+    def foreign(links: list[str]) -> set[str]:
+        return set(links) & {
+            f"socket:[{os.fstat(peer.channel.descriptor).st_ino}]"  # type: ignore[attr-defined]
+            for peer in (first, second)
+        }
+
+    first = processes.fork(echo)
+    second = processes.fork(sockets)
+    message = second.channel.receive(WAIT_SECONDS)
+    assert message is not None
+    assert message["sockets"]
+    assert not foreign(message["sockets"])
+    finish(second)
+    first.kill()
+    finish(first)
+
+
+def test_a_process_with_two_threads_does_not_fork(processes: LiveProcesses) -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait, name="second")
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="second"):
+            processes.fork(echo)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_that_fails_logs_why_and_leaves_with_1(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    def fail(channel: Channel) -> None:
+        raise ValueError("no such luck")
+
+    handler = logging.FileHandler(tmp_path / "log")
+    logging.getLogger().addHandler(handler)
+    try:
+        peer = processes.fork(fail)
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+    assert finish(peer) == 1
+    log = (tmp_path / "log").read_text()
+    assert f"forked process failed pid={peer.identity.pid}" in log
+    assert "no such luck" in log
+
+
+def test_a_child_never_runs_its_parents_code(processes: LiveProcesses, tmp_path: Path) -> None:
+    witness = tmp_path / "unwound"
+    ours = os.getpid()
+    try:
+        peer = processes.fork(lambda channel: sys.exit(3))
+    finally:
+        if os.getpid() != ours:
+            witness.write_text("yes")
+            os._exit(0)
+    assert finish(peer) == 1
+    assert not witness.exists()
+
+
+def test_a_child_leads_a_session_of_its_own(processes: LiveProcesses) -> None:
+    peer = processes.fork(lambda channel: channel.send({"session": os.getsid(0)}))
+    assert peer.channel.receive(WAIT_SECONDS) == {"session": peer.identity.pid}
+    finish(peer)
+
+
+def test_a_child_dies_of_sigterm_whatever_its_parent_handles_and_ignores_sigint(
+    processes: LiveProcesses,
+) -> None:
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        peer = processes.fork(echo)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    os.kill(peer.identity.pid, signal.SIGINT)
+    peer.channel.send({"still": "here"})
+    assert peer.channel.receive(WAIT_SECONDS) == {"still": "here"}
+    os.kill(peer.identity.pid, signal.SIGTERM)
+    assert finish(peer) == -signal.SIGTERM
+
+
+def test_a_job_that_a_child_starts_can_be_interrupted(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    def supervise(channel: Channel) -> None:
+        job = shell(LiveProcesses(), tmp_path, "kill -INT $$; exit 7")
+        channel.send({"code": job.wait(WAIT_SECONDS)})
+
+    peer = processes.fork(supervise)
+    assert peer.channel.receive(WAIT_SECONDS) == {"code": -signal.SIGINT}
+    finish(peer)
+
+
+def test_a_wait_ends_when_a_signal_was_handled(processes: LiveProcesses) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    ours = os.getpid()
+
+    def disturb(channel: Channel) -> None:
+        os.kill(ours, signal.SIGUSR1)
+        channel.receive(None)
+
+    peer = processes.fork(disturb)
+    try:
+        began = time.monotonic()
+        while not seen and time.monotonic() - began < WAIT_SECONDS:
+            processes.wait([peer], WAIT_SECONDS)
+        assert seen == [signal.SIGUSR1]
+        assert time.monotonic() - began < WAIT_SECONDS / 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        peer.kill()
+        finish(peer)
+
+
+def test_a_signal_to_a_child_does_not_wake_its_parent(processes: LiveProcesses) -> None:
+    processes.wait([], 0)
+    peer = processes.fork(echo)
+    os.kill(peer.identity.pid, signal.SIGINT)
+    peer.channel.send({})
+    assert peer.channel.receive(WAIT_SECONDS) == {}
+    began = time.monotonic()
+    assert processes.wait([peer], 0.05) == []
+    assert time.monotonic() - began >= 0.05
+    peer.kill()
+    finish(peer)
+
+
+def test_a_peer_that_reads_nothing_counts_as_gone(
+    processes: LiveProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stado.system.channel.SEND_TIMEOUT_SECONDS", 0.05)
+    peer = processes.fork(echo)
+    os.kill(peer.identity.pid, signal.SIGSTOP)
+    with pytest.raises(ChannelClosed, match="reads nothing"):
+        for _ in range(10_000):
+            peer.channel.send({"filler": "x" * 10_000})
+    peer.kill()
+    finish(peer)
+
+
+def test_a_peer_of_another_maker_is_refused(processes: LiveProcesses) -> None:
+    with pytest.raises(TypeError):
+        processes.wait([object()], 0)  # type: ignore[list-item]
+
+
+# Commands
+
+
+def test_a_command_runs_in_its_folder_with_its_environment_alone(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    environment = {"PATH": os.environ["PATH"], "COLOUR": "green"}
+    script = 'pwd; echo "$COLOUR $HOME."; echo err >&2; cat; exit 3'
+    job = processes.start(Command(["sh", "-c", script], environment, tmp_path, log))
+    assert job.wait(WAIT_SECONDS) == 3
+    assert job.wait(0) == 3
+    assert log.read_text() == f"before\n{tmp_path}\ngreen .\nerr\n"
+
+
+def test_a_command_that_does_not_exist_is_an_oserror(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        processes.start(command(tmp_path, "stado-no-such-program"))
+    with pytest.raises(OSError, match="nowhere"):
+        processes.start(Command(["true"], {}, tmp_path / "nowhere", tmp_path / "log"))
+
+
+def test_a_wait_ends_promptly_when_the_command_does(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    waited = []
+    for _ in range(5):
+        job = shell(processes, tmp_path, "sleep 0.05")
+        began = time.monotonic()
+        assert job.wait(WAIT_SECONDS) == 0
+        waited.append(time.monotonic() - began)
+    # The best of five: a busy machine may delay some, polling at intervals would delay all.
+    assert min(waited) < 0.15
+
+
+def test_a_wait_without_pidfd_still_ends(
+    processes: LiveProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    job = shell(processes, tmp_path, "exit 4")
+    assert job.wait(WAIT_SECONDS) == 4
+    job = shell(processes, tmp_path, "exec sleep 60")
+    assert job.wait(0.01) is None
+    assert end_of_group(processes, job) == -signal.SIGKILL
+
+
+def test_a_wait_gives_none_while_the_command_runs(processes: LiveProcesses, tmp_path: Path) -> None:
+    job = shell(processes, tmp_path, "exec sleep 60")
+    assert job.wait(0.01) is None
+    assert job.group_alive()
+    assert end_of_group(processes, job) == -signal.SIGKILL
+
+
+def test_a_signal_reaches_the_whole_group(processes: LiveProcesses, tmp_path: Path) -> None:
+    job = shell(processes, tmp_path, "sleep 60 & echo $! >child; exec sleep 60")
+    child = tmp_path / "child"
+    assert eventually(lambda: child.exists() and child.read_text().endswith("\n"))
+    assert job.signal_group(signal.SIGTERM)
+    assert job.wait(WAIT_SECONDS) == -signal.SIGTERM
+    assert eventually(lambda: not job.group_alive())
+    assert processes.identify(int(child.read_text())) is None
+    assert not job.signal_group(signal.SIGTERM)
+
+
+def test_a_group_outlives_its_leader_and_can_be_killed_then(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    job = shell(processes, tmp_path, "sleep 60 & exit 0")
+    assert job.wait(WAIT_SECONDS) == 0
+    assert job.group_alive()
+    assert job.signal_group(0)
+    processes.kill_group(job.identity)
+    assert eventually(lambda: not job.group_alive())
+
+
+def test_zombies_do_not_keep_a_group_alive(processes: LiveProcesses, tmp_path: Path) -> None:
+    # The child's parent, which has left the group, never waits for it.
+    script = (
+        "import os, sys, time\n"
+        "group = os.getpgid(0)\n"
+        "keeper = os.fork()\n"
+        "if keeper == 0:\n"
+        "    member = os.fork()\n"
+        "    if member == 0: os._exit(0)\n"
+        "    os.setpgid(0, 0)\n"
+        "    open('keeper', 'w').write(f'{os.getpid()}\\n')\n"
+        "    time.sleep(60)\n"
+        "os._exit(0)\n"
+    )
+    job = processes.start(command(tmp_path, sys.executable, "-S", "-c", script))
+    keeper = tmp_path / "keeper"
+    assert job.wait(WAIT_SECONDS) == 0
+    assert eventually(lambda: keeper.exists() and keeper.read_text().endswith("\n"))
+    assert eventually(lambda: not job.group_alive())
+    os.kill(int(keeper.read_text()), signal.SIGKILL)
+
+
+def test_kill_group_spares_the_group_of_a_pid_that_was_given_away(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    job = shell(processes, tmp_path, "exec sleep 60")
+    earlier = ProcessIdentity(job.identity.pid, job.identity.started - 1)
+    processes.kill_group(earlier)
+    assert not processes.alive(earlier)
+    assert processes.alive(job.identity)
+    assert job.wait(0.01) is None
+    assert end_of_group(processes, job) == -signal.SIGKILL
+    processes.kill_group(job.identity)
+
+
+def test_an_ignored_sigchld_does_not_lose_an_exit_code(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert shell(processes, tmp_path, "exit 5").wait(WAIT_SECONDS) == 5
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+# Identities
+
+
+def test_a_living_process_has_an_identity_that_lasts(processes: LiveProcesses) -> None:
+    ours = processes.identify(os.getpid())
+    assert ours is not None
+    assert processes.alive(ours)
+    assert not processes.alive(ProcessIdentity(ours.pid, ours.started + 1))
+    assert processes.identify(os.getpid()) == ours
+
+
+def test_a_dead_process_has_none(processes: LiveProcesses) -> None:
+    child = subprocess.Popen(["true"])
+    assert eventually(lambda: processes.identify(child.pid) is None)  # A zombie is dead.
+    child.wait()
+    assert processes.identify(child.pid) is None
+
+
+def test_identities_without_proc_tell_processes_apart_too(
+    processes: LiveProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stado.system.identity._HAS_PROC", False)
+    job = shell(processes, tmp_path, "sleep 60 & exit 0")
+    assert processes.identify(os.getpid()) == processes.identify(os.getpid())
+    assert job.wait(WAIT_SECONDS) == 0
+    assert not processes.alive(job.identity)
+    assert job.group_alive()
+    processes.kill_group(job.identity)
+    assert eventually(lambda: not job.group_alive())
+
+
+def test_the_name_of_a_command_cannot_mislead_the_reader_of_proc(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    program = tmp_path / ") Z 1 2"
+    program.symlink_to("/bin/sleep")
+    job = processes.start(command(tmp_path, str(program), "60"))
+    assert processes.identify(job.identity.pid) == job.identity
+    end_of_group(processes, job)
+
+
+def test_a_socket_pair_is_no_inheritance_of_a_command(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    ours, theirs = socket.socketpair()
+    job = shell(processes, tmp_path, "ls -l /proc/self/fd")
+    assert job.wait(WAIT_SECONDS) == 0
+    assert "socket:" not in (tmp_path / "log").read_text()
+    ours.close()
+    theirs.close()
