@@ -1,0 +1,145 @@
+"""Every key of the store, built and parsed here and nowhere else.
+
+Keys are plain ASCII; a component has at most 200 bytes, and what does not fit is replaced by a
+short hash while the document behind it decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from stado.core.states import State
+
+DEPLOYMENT = "stado.json"
+RUNS = "runs/"
+READY = "index/ready/"
+QUEUE_PAUSED = "index/ready/!paused"
+CAPACITY = "capacity/"
+COORDINATOR_LEASE = "control/coordinator.json"
+
+_PREFIXES = {state: f"{state.value}/" for state in State} | {State.QUEUED: "queue/"}
+_PLAIN = re.compile(r"[A-Za-z0-9._@+-]{1,200}")
+_COMPONENT_MAX = 200
+
+
+def component(text: str) -> str:
+    """`text` where it is a plain key component, else a short hash of it."""
+    if _PLAIN.fullmatch(text) and text.strip("."):
+        return text
+    return "~" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def prefix(state: State) -> str:
+    return _PREFIXES[state]
+
+
+def record(state: State, job_id: str) -> str:
+    return f"{_PREFIXES[state]}{job_id}.json"
+
+
+def job_of_record(key: str) -> str:
+    """The job id in the key of a record (or of any `<folder>/<name>.json`)."""
+    return key.rpartition("/")[2].removesuffix(".json")
+
+
+def run(run_id: str) -> str:
+    return f"{RUNS}{run_id}.json"
+
+
+def capacity(consumer: str) -> str:
+    return f"{CAPACITY}{component(consumer)}.json"
+
+
+def by_user(user: str, base: str) -> str:
+    return f"index/by-user/{component(user)}/{base}"
+
+
+def by_user_folder(user: str) -> str:
+    return f"index/by-user/{component(user)}/"
+
+
+def ready(entry_name: str) -> str:
+    return f"{READY}{entry_name}"
+
+
+def after_folder(parent_id: str) -> str:
+    return f"index/after/{parent_id}/"
+
+
+def cells(job_id: str) -> str:
+    return f"status/{job_id}/cells/"
+
+
+def claim_cell(job_id: str, epoch: int) -> str:
+    return f"{cells(job_id)}{epoch}.claim.json"
+
+
+def end_cell(job_id: str, epoch: int) -> str:
+    return f"{cells(job_id)}{epoch}.end.json"
+
+
+def parse_cell(key: str) -> tuple[int, str] | None:
+    """(epoch, kind) of a cell's key; None for what is no cell."""
+    match = re.fullmatch(r"([1-9][0-9]*)\.(claim|end|open)\.json", key.rpartition("/")[2])
+    return (int(match[1]), match[2]) if match else None
+
+
+def asks(job_id: str, epoch: int) -> str:
+    return f"status/{job_id}/asks/{epoch}.json"
+
+
+def heartbeat(job_id: str) -> str:
+    return f"status/{job_id}/heartbeat"
+
+
+def late(job_id: str, epoch: int) -> str:
+    return f"status/{job_id}/late/{epoch}.json"
+
+
+def log_folder(job_id: str) -> str:
+    return f"status/{job_id}/log/"
+
+
+def log_segment(job_id: str, epoch: int, sequence: int) -> str:
+    return f"{log_folder(job_id)}{epoch:06d}-{sequence:08d}"
+
+
+def log_segments_of(job_id: str, epoch: int) -> str:
+    """The beginning of the names of an epoch's segments."""
+    return f"{log_folder(job_id)}{epoch:06d}-"
+
+
+def parse_log_segment(key: str) -> tuple[int, int] | None:
+    """(epoch, sequence) of a log segment's key."""
+    match = re.fullmatch(r"([0-9]{6})-([0-9]{8})", key.rpartition("/")[2])
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def output_manifest(job_id: str, epoch: int) -> str:
+    return f"status/{job_id}/output/{epoch}/manifest.json"
+
+
+def output_file(job_id: str, epoch: int, path: str) -> str:
+    """The key of an output file; `path` is relative, with forward slashes."""
+    parts = "/".join(component(part) for part in path.split("/"))
+    return f"status/{job_id}/output/{epoch}/files/{parts}"
+
+
+def checkpoints_folder(job_id: str) -> str:
+    return f"status/{job_id}/checkpoints/"
+
+
+def checkpoint_part(job_id: str, epoch: int, sequence: int, part: int) -> str:
+    return f"{checkpoints_folder(job_id)}{epoch:06d}-{sequence:06d}.{part:06d}"
+
+
+def checkpoint_manifest(job_id: str, epoch: int, sequence: int) -> str:
+    """Sorts after its parts, so that the last name of a finished checkpoint is its manifest."""
+    return f"{checkpoints_folder(job_id)}{epoch:06d}-{sequence:06d}.manifest.json"
+
+
+def parse_checkpoint_manifest(key: str) -> tuple[int, int] | None:
+    """(epoch, sequence) of a checkpoint manifest's key."""
+    match = re.fullmatch(r"([0-9]{6})-([0-9]{6})\.manifest\.json", key.rpartition("/")[2])
+    return (int(match[1]), int(match[2])) if match else None

@@ -1,0 +1,93 @@
+"""How a record changes from one step of its life to the next. Pure: same input, same bytes,
+whoever computes it, so that any number of settlers write the same thing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from stado.core.ids import milliseconds
+from stado.core.records import EndCell, Ending, Holder, Record, RunRecord
+from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
+from stado.core.states import Reason, State, Verdict
+
+DETAIL_MAX = 1024
+
+
+def first_record(run: RunRecord, *, job_id: str, spec: Spec) -> Record:
+    """The queue record of epoch 1: the same from every submitter of the run."""
+    return Record(
+        id=job_id,
+        run_id=run.run_id,
+        batch=run.request.batch,
+        spec=spec,
+        submitted_at=run.submitted_at,
+        submitter=run.submitter,
+        rerun_of=run.rerun_of,
+        state=State.QUEUED,
+        epoch=1,
+        priority=spec.priority,
+        queued_ms=milliseconds(run.submitted_at),
+        nonce=run.token[:8],
+    )
+
+
+def claimed(record: Record, holder: Holder) -> Record:
+    """The running record of a queued one."""
+    return record.evolve(state=State.RUNNING, holder=holder)
+
+
+def ended(record: Record, ending: Ending) -> Record:
+    """The job as it is when its epoch has ended so."""
+    return record.evolve(
+        state=ending.verdict.state or record.state,
+        ending=ending,
+        starts=record.starts + (ending.started_at is not None),
+        lease_losses=record.lease_losses + (ending.verdict is Verdict.LOST),
+    )
+
+
+def after(cell: EndCell) -> Record:
+    """What a verdict leads to: the record at rest, or the queue record of the next epoch, which
+    keeps its place in the queue."""
+    if cell.ending.verdict.state is not None:
+        return cell.record
+    return cell.record.evolve(
+        state=State.QUEUED, epoch=cell.record.epoch + 1, nonce=cell.token[:8], holder=None
+    )
+
+
+def lost(
+    record: Record,
+    *,
+    started_at: datetime | None,
+    now: datetime,
+    by: str,
+    reason: Reason,
+    detail: str,
+) -> Ending:
+    """The verdict on an epoch whose holder is gone: queued again, or failed when it was lost
+    too often. `started_at`: when its command was started, as its last beat told."""
+    allowed = record.spec.max_lease_losses
+    if allowed is None:
+        allowed = MAX_LEASE_LOSSES_DEFAULT
+    if allowed < 0 or record.lease_losses < allowed:
+        verdict = Verdict.LOST
+    else:
+        verdict = Verdict.FAILED
+        reason = Reason.LEASE_EXPIRED_MAX_ATTEMPTS
+        detail = f"{detail}; that was loss {record.lease_losses + 1} and {allowed} are allowed"
+    return Ending(
+        verdict=verdict,
+        reason=reason,
+        detail=clip(detail),
+        started_at=started_at,
+        ended_at=now,
+        by=by,
+    )
+
+
+def clip(detail: str) -> str:
+    """One line of at most 1,024 characters."""
+    line = " ".join(detail.split())
+    return line if len(line) <= DETAIL_MAX else f"{line[: DETAIL_MAX - 1]}…"

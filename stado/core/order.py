@@ -1,0 +1,101 @@
+"""The order of the queue, and what admission needs, in one key: a page of names is the head of
+the queue, and says which of it fits, without reading a document.
+
+The queue record is the authority: an entry that differs from what its record computes to admits
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stado.core import keys
+from stado.core.ids import milliseconds
+from stado.core.records import Record
+from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX
+
+_NAME = re.compile(
+    r"(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
+    r"\.(?P<epoch>[1-9][0-9]*)\.(?P<nonce>[a-z0-9]+)~(?P<needs>[a-z0-9.]*)"
+)
+_NEED = re.compile(r"([a-z])([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job takes from its host, as the entry's name says it."""
+
+    cpu_milli: int
+    memory_mib: int
+    deadline_ms: int | None = None
+    """On the store's clock; the job may not be started after it."""
+
+    def encode(self) -> str:
+        code = f"c{self.cpu_milli}.m{self.memory_mib}"
+        return code if self.deadline_ms is None else f"{code}.t{self.deadline_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEntry:
+    """A parsed name in `index/ready/`."""
+
+    name: str
+    priority: int
+    queued_ms: int
+    job_id: str
+    epoch: int
+    needs: Needs
+
+
+def needs_of(record: Record) -> Needs:
+    """A job that states nothing takes one core and one GiB."""
+    spec = record.spec
+    return Needs(
+        cpu_milli=round((CPU_DEFAULT if spec.cpu is None else spec.cpu) * 1000),
+        memory_mib=round((MEMORY_GB_DEFAULT if spec.memory_gb is None else spec.memory_gb) * 1024),
+        deadline_ms=None if spec.deadline_at is None else milliseconds(spec.deadline_at),
+    )
+
+
+def entry_name(record: Record) -> str:
+    """The one name in `index/ready/` that this queue record computes to."""
+    inverted = PRIORITY_MAX - record.priority
+    return (
+        f"{inverted:019d}-{record.queued_ms:013d}-{record.id}"
+        f".{record.epoch}.{record.nonce}~{needs_of(record).encode()}"
+    )
+
+
+def entry_key(record: Record) -> str:
+    return keys.ready(entry_name(record))
+
+
+def parse_entry(name: str) -> ReadyEntry | None:
+    """The entry of this name; None for what is none, or needs what this version cannot judge."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    needs = _parse_needs(match["needs"])
+    if needs is None:
+        return None
+    return ReadyEntry(
+        name=name,
+        priority=PRIORITY_MAX - int(match["inverted"]),
+        queued_ms=int(match["queued"]),
+        job_id=match["job"],
+        epoch=int(match["epoch"]),
+        needs=needs,
+    )
+
+
+def _parse_needs(code: str) -> Needs | None:
+    values: dict[str, int] = {}
+    for part in code.split("."):
+        match = _NEED.fullmatch(part)
+        if match is None or match[1] in values:
+            return None
+        values[match[1]] = int(match[2])
+    if not {"c", "m"} <= values.keys() <= {"c", "m", "t"}:
+        return None
+    return Needs(cpu_milli=values["c"], memory_mib=values["m"], deadline_ms=values.get("t"))

@@ -1,0 +1,270 @@
+"""The documents of the protocol: records, cells, asks, life signs, and the deployment itself.
+
+PROTOCOL.md has them as a table (name, type, who writes it, when); a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import AwareDatetime, Field
+
+from stado.core.documents import Document, Part
+from stado.core.ids import base_of
+from stado.core.spec import Request, Spec
+from stado.core.states import Reason, State, Verdict
+
+FORMAT_VERSION = 1
+
+
+class Proof(Part):
+    """What the store was seen to honour when the deployment was made."""
+
+    create_if_absent: bool
+    compare_and_swap: bool
+    conditional_delete: bool
+
+
+class Deployment(Document):
+    """`stado.json`: what makes a folder or bucket a stado store."""
+
+    format: int = FORMAT_VERSION
+    deployment_id: str
+    lease_seconds: float = 120.0
+    cancel_grace_seconds: float = 30.0
+    created_at: AwareDatetime
+    created_by: str
+    proof: Proof
+
+    @property
+    def beat_seconds(self) -> float:
+        """How often a supervisor beats and checks in, and a coordinator looks."""
+        return self.lease_seconds / 8
+
+
+class Holder(Part):
+    """Who holds an epoch, as the claim recorded it."""
+
+    token: str
+    consumer: str
+    incarnation: str
+    """New at each start of the agent."""
+    host: str
+    claimed_at: AwareDatetime
+    lease_seconds: float
+
+
+class Ending(Part):
+    """How an epoch ended."""
+
+    verdict: Verdict
+    reason: Reason | None = None
+    detail: str | None = None
+    """One sentence of ours, at most 1,024 characters."""
+    exit_code: int | None = None
+    """Of the command; negative: the signal that ended it."""
+    started_at: AwareDatetime | None = None
+    """When the command was started; None when it never was."""
+    ended_at: AwareDatetime
+    by: str
+    """Who created the verdict: a consumer, a user, a coordinator."""
+
+
+class Record(Document):
+    """The whole job, as it stands under a prefix and in every cell."""
+
+    id: str
+    run_id: str
+    batch: bool
+    spec: Spec
+    submitted_at: AwareDatetime
+    submitter: str
+    rerun_of: str | None = None
+
+    state: State
+    epoch: int
+    priority: int
+    queued_ms: int
+    """Orders the queue within a priority: milliseconds on the store's clock."""
+    nonce: str
+    """Makes the bytes of each queue record unique."""
+
+    starts: int = 0
+    """Ended epochs whose command was executed."""
+    lease_losses: int = 0
+    holder: Holder | None = None
+    """Of this epoch; None while it is queued."""
+    ending: Ending | None = None
+    """Of this epoch once it is at rest; of the one before while it is queued or running."""
+
+    @property
+    def batch_id(self) -> str | None:
+        return base_of(self.id) if self.batch else None
+
+
+class Intent(StrEnum):
+    """What a claim cell that no agent holds will make of its epoch."""
+
+    CANCEL = "cancel"
+
+
+class ClaimCell(Document):
+    """`<n>.claim.json`: an agent holds epoch n, or an intent will not let it run."""
+
+    token: str
+    intent: Intent | None = None
+    by: str
+    at: AwareDatetime
+    record: Record
+
+
+class EndCell(Document):
+    """`<n>.end.json`: the verdict. `record` is the job as it was when epoch n ended."""
+
+    token: str
+    ending: Ending
+    record: Record
+
+
+class Asks(Document):
+    """`asks/<n>.json`: what has been asked of epoch n. Flags are only ever added."""
+
+    cancel: bool = False
+    cancel_by: str | None = None
+    cancel_at: AwareDatetime | None = None
+    nonce: str
+
+
+class Phase(StrEnum):
+    """What the holder of an epoch is doing."""
+
+    PREPARING = "preparing"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    VERIFYING = "verifying"
+    UPLOADING = "uploading"
+
+
+class Heartbeat(Document):
+    """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to give one."""
+
+    epoch: int
+    token: str
+    """The claim's; of a seal: the sealer's own."""
+    counter: int = 0
+    """Makes each beat's bytes unique."""
+    sealed: bool = False
+    by: str
+    at: AwareDatetime
+    phase: Phase = Phase.PREPARING
+    started_at: AwareDatetime | None = None
+
+
+class RunRecord(Document):
+    """`runs/<run-id>.json`: what makes a submission happen once."""
+
+    run_id: str
+    token: str
+    digest: str
+    request: Request
+    base_id: str
+    count: int
+    submitted_at: AwareDatetime
+    submitter: str
+    rerun_of: str | None = None
+    complete: bool = False
+    """Whether all queue records are written."""
+
+
+class JobReport(Part):
+    """What an agent says of a job that it runs."""
+
+    job_id: str
+    epoch: int
+    signs: int
+    """How often the supervisor has been heard on this host, store or no store."""
+
+
+class Capacity(Document):
+    """`capacity/<consumer>.json`: an agent's live resources, and what it runs."""
+
+    consumer: str
+    incarnation: str
+    host: str
+    at: AwareDatetime
+    counter: int
+    broadcast_seconds: float
+    """How often it is written: silence is judged against it."""
+    cpu_total: float
+    cpu_free: float
+    memory_total_gb: float
+    memory_free_gb: float
+    disk_free_gb: float
+    jobs: list[JobReport] = Field(default_factory=list)
+    draining: bool = False
+    stopped: bool = False
+    """The agent left in good order."""
+    version: str
+
+
+class CoordinatorLease(Document):
+    """`control/coordinator.json`: which coordinator acts while the others stand by."""
+
+    token: str
+    holder: str
+    counter: int
+    at: AwareDatetime
+    lease_seconds: float
+    released: bool = False
+
+
+class OutputFile(Part):
+    """A file of an epoch's output."""
+
+    path: str
+    """Relative, with forward slashes."""
+    key: str
+    size: int
+    sha256: str
+
+
+class Manifest(Document):
+    """`output/<n>/manifest.json`: the files that epoch n left, committed by this one write."""
+
+    job_id: str
+    epoch: int
+    partial: bool
+    """Whether the command had not succeeded when the files were taken."""
+    files: list[OutputFile]
+    skipped: list[str] = Field(default_factory=list)
+    """Paths that were left out, with the reason: `<path>: <why>`."""
+
+
+class CheckpointFile(Part):
+    """A file of a checkpoint, in parts that were uploaded one by one."""
+
+    path: str
+    size: int
+    sha256: str
+    parts: list[str]
+
+
+class Checkpoint(Document):
+    """`checkpoints/<n>-<seq>.manifest.json`: commits the parts named before it."""
+
+    job_id: str
+    epoch: int
+    sequence: int
+    at: AwareDatetime
+    files: list[CheckpointFile]
+
+
+class LateResult(Document):
+    """`late/<n>.json`: what a worker that had been declared lost still had to say."""
+
+    job_id: str
+    epoch: int
+    consumer: str
+    at: AwareDatetime
+    exit_code: int | None
+    detail: str

@@ -1,0 +1,247 @@
+"""What a submitter asks for: validated once, stored with the job, never changed.
+
+Limits come from what a host can execute: Linux takes at most 128 KiB in one argument, and the
+command is one argument of a shell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+from pydantic import AwareDatetime, field_serializer
+
+from stado.core.documents import Part
+from stado.core.ids import is_run_id
+from stado.errors import Refused
+
+PRIORITY_MAX = 2**63 - 1
+COMMAND_BYTES_MAX = 131_000
+ENVIRONMENT_BYTES_MAX = 131_000
+BATCH_COUNT_MAX = 100_000
+REQUEST_BYTES_MAX = 32 * 1024 * 1024
+CPU_DEFAULT = 1.0
+MEMORY_GB_DEFAULT = 1.0
+MAX_LEASE_LOSSES_DEFAULT = 3
+
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Spec(Part):
+    """One job as it was asked for. None means: not stated."""
+
+    command: str
+    """Given to `/bin/sh -c` on the host."""
+    verify: str | None = None
+    """Runs after the command succeeded; a non-zero exit makes the job fail."""
+    workdir: str | None = None
+    """Folder on the host to run in; a fresh empty one when not stated."""
+    environment: dict[str, str] = {}
+    cpu: float | None = None
+    """Cores reserved on the host; one when not stated."""
+    memory_gb: float | None = None
+    """GiB of memory reserved on the host; one when not stated."""
+    priority: int = 0
+    deadline_at: AwareDatetime | None = None
+    """No host starts the job after this instant."""
+    max_lease_losses: int | None = None
+    """How often the job is queued again after its host was lost; -1 for without limit."""
+
+    @field_serializer("deadline_at")
+    def _instant(self, value: datetime | None) -> str | None:
+        return None if value is None else value.isoformat()
+
+
+class Request(Part):
+    """A whole submission, normalised: equal requests have equal digests."""
+
+    batch: bool
+    commands: list[str]
+    shared: Spec
+    """What all jobs have in common; its command is empty."""
+
+    def specs(self) -> list[Spec]:
+        """One spec a job, in the order of the commands."""
+        return [self.shared.evolve(command=command) for command in self.commands]
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of the request."""
+        return hashlib.sha256(_canonical(self.model_dump(mode="json")).encode()).hexdigest()
+
+
+def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
+    """A validated request. Raises `Refused`, naming the value and the remedy."""
+    _check_shared(shared)
+    if not commands:
+        raise Refused("batch_empty", "the batch holds no command: write one command per line")
+    if len(commands) > BATCH_COUNT_MAX:
+        raise Refused(
+            "batch_too_large",
+            f"the batch holds {len(commands)} commands and at most {BATCH_COUNT_MAX} are taken: "
+            "split it",
+        )
+    for number, command in enumerate(commands, start=1):
+        _check_command(command, f"command {number} of the batch" if batch else "the command")
+    size = sum(len(command.encode()) for command in commands)
+    if size > REQUEST_BYTES_MAX:
+        raise Refused(
+            "batch_too_large",
+            f"the batch has {size} bytes and at most {REQUEST_BYTES_MAX} are taken: split it",
+        )
+    return Request(batch=batch, commands=commands, shared=shared.evolve(command=""))
+
+
+def parse_batch(data: bytes, name: str) -> list[str]:
+    """The commands of a batch file: one a line; blank lines and `#` comments are skipped.
+
+    Raises `Refused`, naming the file and the line."""
+    commands = []
+    for number, raw in enumerate(data.split(b"\n"), start=1):
+        where = f"line {number} of {name}"
+        if b"\0" in raw:
+            raise Refused(
+                "batch_unreadable", f"{where} holds a NUL byte: a batch is text, a command a line"
+            )
+        try:
+            line = raw.decode().strip()
+        except UnicodeDecodeError as error:
+            raise Refused(
+                "batch_unreadable", f"{where} is not UTF-8 ({error.reason}): save it as UTF-8"
+            ) from None
+        if line and not line.startswith("#"):
+            _check_command(line, where)
+            commands.append(line)
+    if not commands:
+        raise Refused(
+            "batch_empty",
+            f"{name} holds no command: write one command per line "
+            "(blank lines and lines that begin with # are skipped)",
+        )
+    return commands
+
+
+def check_run_id(run_id: str) -> None:
+    """Raises `Refused` unless the run id can be one."""
+    if not is_run_id(run_id):
+        raise Refused(
+            "run_id_invalid",
+            f"run id {run_id!r} cannot be used: 1 to 100 characters of A-Z a-z 0-9 . _ @ + -",
+        )
+
+
+def differing_fields(old: Request, new: Request) -> list[str]:
+    """What tells two requests apart, one sentence each: `command: 'a' was submitted, now 'b'`."""
+    before, after = _flat(old), _flat(new)
+    sentences = [
+        f"{name}: {_short(before.get(name))} was submitted, now {_short(after.get(name))}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if old.shared.environment != new.shared.environment:
+        names = dict(old.shared.environment.items() ^ new.shared.environment.items())
+        sentences.append(f"environment: {', '.join(sorted(names))} differ")
+    return sentences
+
+
+def _flat(request: Request) -> dict[str, Any]:
+    """The request field by field, without the environment, whose values may be private."""
+    shared = request.shared.model_dump(mode="json", exclude={"command", "environment"})
+    if request.batch:
+        return {**shared, "commands": request.commands}
+    return {**shared, "command": request.commands[0]}
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        text = f"{len(value)} commands ({value[0]!r} …)" if value else "none"
+    else:
+        text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _check_command(command: str, where: str) -> None:
+    if not command.strip():
+        raise Refused("command_empty", f"{where} is empty: say what to run")
+    _check_text(command, where)
+    size = len(command.encode())
+    if size > COMMAND_BYTES_MAX:
+        raise Refused(
+            "command_too_long",
+            f"{where} has {size} bytes and a host can execute at most {COMMAND_BYTES_MAX}: "
+            "put it into a script and submit the script's name",
+        )
+
+
+def _check_text(text: str, where: str) -> None:
+    if "\0" in text:
+        raise Refused("not_text", f"{where} holds a NUL byte, which no command can: remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused("not_text", f"{where} is not valid UTF-8 text: {text!r}") from None
+
+
+def _check_shared(spec: Spec) -> None:
+    _check_priority(spec.priority)
+    _check_amount("cpu", spec.cpu, "cores")
+    _check_amount("memory-gb", spec.memory_gb, "GiB")
+    _check_environment(spec.environment)
+    if spec.verify is not None:
+        _check_command(spec.verify, "the verify command")
+    if spec.workdir is not None:
+        _check_text(spec.workdir, "the working folder")
+        if not spec.workdir.startswith("/"):
+            raise Refused(
+                "workdir_not_absolute",
+                f"working folder {spec.workdir!r} is not absolute: it names a folder on the host",
+            )
+    if spec.max_lease_losses is not None and spec.max_lease_losses < -1:
+        raise Refused(
+            "max_lease_losses_invalid",
+            f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
+        )
+
+
+def _check_priority(priority: int) -> None:
+    if priority < 0:
+        raise Refused("priority_negative", f"priority {priority} must be nonnegative")
+    if priority > PRIORITY_MAX:
+        raise Refused(
+            "priority_too_large", f"priority {priority} is above the largest, {PRIORITY_MAX}"
+        )
+
+
+def _check_amount(name: str, value: float | None, unit: str) -> None:
+    if value is not None and not 0 < value < 1e6:
+        raise Refused(f"{name}_not_positive", f"{name} {value} must be a positive number of {unit}")
+
+
+def _check_environment(environment: dict[str, str]) -> None:
+    for name, value in environment.items():
+        if not _ENVIRONMENT_NAME.fullmatch(name):
+            raise Refused(
+                "environment_name_invalid",
+                f"environment name {name!r} cannot be set: letters, digits and _, "
+                "not beginning with a digit",
+            )
+        if name.startswith("STADO_"):
+            raise Refused(
+                "environment_name_reserved",
+                f"environment name {name} is reserved: stado sets the names that begin with STADO_",
+            )
+        _check_text(value, f"the value of {name}")
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    if size > ENVIRONMENT_BYTES_MAX:
+        largest = max(environment, key=lambda name: len(environment[name]))
+        raise Refused(
+            "environment_too_large",
+            f"the environment has {size} bytes and at most {ENVIRONMENT_BYTES_MAX} are taken "
+            f"({largest} is the largest value): pass it in a file",
+        )

@@ -1,0 +1,63 @@
+"""The states a job can be seen in, and the verdicts an epoch can end with."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job stands. Each state is a prefix of the store (`stado.core.keys`)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing happens to the job until somebody asks for it."""
+        return self not in (State.QUEUED, State.RUNNING)
+
+    @property
+    def terminal(self) -> bool:
+        return self.at_rest and self is not State.PAUSED
+
+
+def projection_rank(state: State) -> int:
+    """At equal epochs at rest beats running beats queued (PROTOCOL.md, "Finding a job")."""
+    if state.at_rest:
+        return 2
+    return 1 if state is State.RUNNING else 0
+
+
+class Verdict(StrEnum):
+    """How an epoch ended, for ever."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+
+    @property
+    def state(self) -> State | None:
+        """The state at rest that it leads to; None when the next epoch is queued."""
+        return None if self is Verdict.LOST else State(self.value)
+
+
+class Reason(StrEnum):
+    """Why a job ended as it did: `status_reason` in records and JSON."""
+
+    JOB_FAILED = "job_failed"
+    VERIFY_FAILED = "verify_failed"
+    LAUNCH_FAILED = "launch_failed"
+    INPUT_UNAVAILABLE = "input_unavailable"
+    CANCELLED = "cancelled"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    LEASE_EXPIRED = "lease_expired"
+    LEASE_EXPIRED_MAX_ATTEMPTS = "lease_expired_max_attempts"
+    SUPERVISOR_DIED = "supervisor_died"
+    CLAIM_NOT_USED = "claim_not_used"

@@ -1,0 +1,108 @@
+"""Checkpoints: what a job needs to go on elsewhere. Parts of at most 64 MB, uploaded one by one
+so that a long upload shows as new names, then committed by a manifest.
+
+The newest committed checkpoint of any earlier epoch is what a later one starts from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from stado.core import keys
+from stado.core.records import Checkpoint, CheckpointFile
+from stado.errors import Conflict
+from stado.jobs.outputs import local_files, safe_target
+from stado.jobs.repository import Repository
+from stado.storage.port import walk
+
+PART_BYTES_MAX = 64 * 1024 * 1024
+
+Fingerprint = tuple[tuple[str, int, int], ...]
+"""(path, size, mtime in ns) of each file: what tells a changed folder from the same one."""
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """The state of a folder; files that vanish meanwhile are left out."""
+    found = []
+    for path in local_files(folder).files:
+        try:
+            status = (folder / path).stat()
+        except FileNotFoundError:
+            continue
+        found.append((path, status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def save(
+    repo: Repository, *, job_id: str, epoch: int, sequence: int, folder: Path
+) -> Checkpoint | None:
+    """Uploads a folder as a checkpoint; None when it changed on the way, and then nothing is
+    committed. A crash leaves parts without a manifest, which nobody reads."""
+    before = fingerprint(folder)
+    numbers = iter(range(1_000_000))
+    files = []
+    for path, _, _ in before:
+        try:
+            files.append(_save_file(repo, job_id, epoch, sequence, folder / path, path, numbers))
+        except FileNotFoundError:
+            return None
+    if fingerprint(folder) != before:
+        return None
+    checkpoint = Checkpoint(
+        job_id=job_id, epoch=epoch, sequence=sequence, at=repo.now(), files=files
+    )
+    repo.store.put(keys.checkpoint_manifest(job_id, epoch, sequence), checkpoint.encode())
+    return checkpoint
+
+
+def find_newest(repo: Repository, job_id: str) -> Checkpoint | None:
+    """The newest committed checkpoint of the job; None when it has none."""
+    newest = None
+    for entry in walk(repo.store, keys.checkpoints_folder(job_id)):
+        if keys.parse_checkpoint_manifest(entry.key) is not None:
+            newest = entry.key
+    if newest is None:
+        return None
+    return repo.read(Checkpoint, newest).value
+
+
+def restore(repo: Repository, checkpoint: Checkpoint, folder: Path) -> None:
+    """Writes a checkpoint's files into an empty folder. Raises `Conflict` when a file is not
+    what the manifest says, `Refused` when a path leaves the folder."""
+    for file in checkpoint.files:
+        target = safe_target(folder, file.path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256()
+        with target.open("wb") as output:
+            for part in file.parts:
+                data = repo.store.get(part).data
+                digest.update(data)
+                output.write(data)
+        if digest.hexdigest() != file.sha256:
+            raise Conflict(
+                file.path, "the checkpoint's file does not have the digest of its manifest"
+            )
+
+
+def _save_file(
+    repo: Repository,
+    job_id: str,
+    epoch: int,
+    sequence: int,
+    source: Path,
+    path: str,
+    numbers: Iterator[int],
+) -> CheckpointFile:
+    digest = hashlib.sha256()
+    size = 0
+    parts = []
+    with source.open("rb") as file:
+        while data := file.read(PART_BYTES_MAX):
+            key = keys.checkpoint_part(job_id, epoch, sequence, next(numbers))
+            repo.store.put(key, data)
+            parts.append(key)
+            digest.update(data)
+            size += len(data)
+    return CheckpointFile(path=path, size=size, sha256=digest.hexdigest(), parts=parts)

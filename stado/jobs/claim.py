@@ -1,0 +1,141 @@
+"""The claim: of all who want to run an epoch, one may.
+
+`running/<id>.json`, created if absent, is the gate through which one agent passes and what a
+reaper sees; the claim cell makes it final. The command starts only after a beat of this epoch was
+accepted (`life`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stado.core import keys, moves
+from stado.core.order import ReadyEntry, entry_name
+from stado.core.records import ClaimCell, Holder, Record
+from stado.core.states import State
+from stado.errors import NotFound
+from stado.jobs.endings import delete_queued, finish_intent, remove_queued, settle
+from stado.jobs.queue_index import mend_entry
+from stado.jobs.repository import Repository, Stored
+from stado.storage.port import Version
+
+_GATE_ROUNDS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who claims: an agent of this incarnation on this host."""
+
+    consumer: str
+    incarnation: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An epoch that we hold."""
+
+    record: Record
+    running_version: Version
+
+    @property
+    def token(self) -> str:
+        assert self.record.holder is not None  # `moves.claimed` sets it
+        return self.record.holder.token
+
+
+def claim(repo: Repository, entry: ReadyEntry, claimant: Claimant) -> Claimed | None:
+    """Claims the epoch that an index entry names; None when it is not to be had.
+
+    Requests on the normal path: 1 read, 2 writes, 2 deletes. A crash after the gate leaves a
+    running record that a reaper finds; after the cell also a queue record, which whoever meets
+    it removes."""
+    queued = _queued_record(repo, entry)
+    return _take(repo, queued, claimant) if queued is not None else None
+
+
+def adopt(repo: Repository, record: Record, claimant: Claimant) -> Claimed | None:
+    """Claims a queued epoch for a process that already lives: the one whose last epoch was
+    declared lost. None when somebody else is to run it."""
+    queued = repo.find_record(State.QUEUED, record.id)
+    if queued is None or queued.value.epoch != record.epoch:
+        return None
+    return _take(repo, queued, claimant)
+
+
+def _take(repo: Repository, queued: Stored[Record], claimant: Claimant) -> Claimed | None:
+    record = moves.claimed(queued.value, _holder(repo, claimant))
+    version = _pass_gate(repo, record)
+    if version is None or not _make_final(repo, record, claimant):
+        return None
+    if not delete_queued(repo, queued):
+        record = _take_over_changes(repo, record)
+    return Claimed(record, version)
+
+
+def _holder(repo: Repository, claimant: Claimant) -> Holder:
+    return Holder(
+        token=repo.entropy.token(),
+        consumer=claimant.consumer,
+        incarnation=claimant.incarnation,
+        host=claimant.host,
+        claimed_at=repo.now(),
+        lease_seconds=repo.deployment.lease_seconds,
+    )
+
+
+def _queued_record(repo: Repository, entry: ReadyEntry) -> Stored[Record] | None:
+    """The queue record that an entry stands for, if the entry is the one that it computes to."""
+    queued = repo.find_record(State.QUEUED, entry.job_id)
+    if queued is None:
+        return None
+    if entry_name(queued.value) != entry.name:
+        mend_entry(repo, queued.value, entry)
+        return None
+    return queued
+
+
+def _pass_gate(repo: Repository, record: Record) -> Version | None:
+    """Creates `running/<id>.json`; None when somebody else is in it."""
+    key = keys.record(State.RUNNING, record.id)
+    for _ in range(_GATE_ROUNDS_MAX):
+        version = repo.create(key, record)
+        if version is not None:
+            return version
+        running = repo.find_record(State.RUNNING, record.id)
+        if running is None:
+            continue
+        if running.value.epoch >= record.epoch:
+            return None
+        if settle(repo, record.id, running.value.epoch) is None:
+            return None
+    return None
+
+
+def _make_final(repo: Repository, record: Record, claimant: Claimant) -> bool:
+    """Creates the claim cell. When it is taken, the epoch is over, or will be, or is another's."""
+    assert record.holder is not None  # `moves.claimed` sets it
+    cell = ClaimCell(
+        token=record.holder.token, by=claimant.consumer, at=record.holder.claimed_at, record=record
+    )
+    if repo.create(keys.claim_cell(record.id, record.epoch), cell) is not None:
+        return True
+    if settle(repo, record.id, record.epoch) is not None:
+        return False
+    try:
+        taken = repo.claim_cell(record.id, record.epoch)
+    except NotFound:
+        return False
+    if taken.intent is not None:
+        finish_intent(repo, taken)
+    return False
+
+
+def _take_over_changes(repo: Repository, record: Record) -> Record:
+    """The queue record changed between our look and our claim (a new priority): keep what it
+    says, and remove it."""
+    queued = repo.find_record(State.QUEUED, record.id)
+    if queued is None or queued.value.epoch != record.epoch:
+        return record
+    remove_queued(repo, record.id, up_to_epoch=record.epoch)
+    return record.evolve(priority=queued.value.priority)

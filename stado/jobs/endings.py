@@ -1,0 +1,192 @@
+"""How an epoch ends: its verdict, and everything that follows from it.
+
+The verdict is the linearization point: whoever creates `<n>.end.json` first decides, for ever.
+All that comes after is a projection of the cells, and any number of settlers may repeat it.
+"""
+
+from __future__ import annotations
+
+from stado.core import keys, moves
+from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, Record
+from stado.core.states import Reason, State, Verdict
+from stado.errors import Conflict
+from stado.jobs.repository import Repository, Stored
+from stado.storage.port import Version
+
+_ROUNDS_MAX = 20
+"""How often a step starts over because somebody else moved; each round, somebody got ahead."""
+
+
+def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
+    """The verdict on the record's epoch, and whether it is ours.
+
+    One write; a crash after it leaves an epoch that is over and not settled, which whoever
+    meets it settles."""
+    cell = EndCell(token=repo.entropy.token(), ending=ending, record=moves.ended(record, ending))
+    key = keys.end_cell(record.id, record.epoch)
+    if repo.create(key, cell) is not None:
+        return cell, True
+    return repo.read(EndCell, key).value, False
+
+
+def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Record:
+    """Settle right after our own verdict at rest, when we hold the running record and removed
+    the queue record ourselves: nothing has to be looked for.
+
+    Writes the record at rest, then deletes `running/`; a crash between them leaves both, and
+    the record at rest counts. Any settler, and the coordinator's reap pass, deletes the rest."""
+    final = moves.after(cell)
+    project(repo, final)
+    try:
+        repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
+    except Conflict:
+        settle(repo, final.id, cell.record.epoch)
+    return final
+
+
+def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
+    """Makes the prefixes show what the verdict on `epoch` says; None when it has no verdict.
+
+    Order: what follows is written first (index entry before queue record), then the records of
+    ended epochs are deleted, `running/` last. A crash anywhere leaves a record at a higher or
+    equal place beside an older one; settling again finishes it."""
+    cell = repo.find_end(job_id, epoch)
+    if cell is None:
+        return None
+    if cell.ending.verdict is Verdict.LOST and _end_as_asked(repo, cell):
+        _clean_up(repo, job_id, epoch)
+        return cell
+    following = moves.after(cell)
+    if following.state is not State.QUEUED:
+        project(repo, following)
+    elif not _epoch_begun(repo, job_id, following.epoch):
+        repo.create_entry(following)
+        project(repo, following)
+    _clean_up(repo, job_id, epoch)
+    return cell
+
+
+def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
+    """The verdict that an intent names, settled. Anybody may do it, without a seal: an intent
+    has no process."""
+    record = claim.record
+    ending = Ending(
+        verdict=Verdict.CANCELLED,
+        reason=Reason.CANCELLED_BY_USER,
+        ended_at=claim.at,
+        by=claim.by,
+    )
+    cell, _ = give_verdict(repo, record, ending)
+    settle(repo, record.id, record.epoch)
+    return cell
+
+
+def claim_for_intent(
+    repo: Repository, record: Record, *, intent: Intent, by: str
+) -> ClaimCell | None:
+    """Takes an epoch that nobody holds, so that no agent runs it; None when it is taken."""
+    cell = ClaimCell(token=repo.entropy.token(), intent=intent, by=by, at=repo.now(), record=record)
+    return cell if repo.create(keys.claim_cell(record.id, record.epoch), cell) else None
+
+
+def ask_cancel(repo: Repository, job_id: str, epoch: int, *, by: str) -> Asks:
+    """Adds the flag to what is asked of an epoch. Flags are only ever added."""
+    key = keys.asks(job_id, epoch)
+    for _ in range(_ROUNDS_MAX):
+        found = repo.find_asks(job_id, epoch)
+        if found is not None and found.value.cancel:
+            return found.value
+        asked = Asks(cancel=True, cancel_by=by, cancel_at=repo.now(), nonce=repo.entropy.token())
+        if found is None:
+            if repo.create(key, asked) is not None:
+                return asked
+            continue
+        try:
+            asked = found.value.evolve(**asked.model_dump(exclude={"schema_number"}))
+            repo.store.replace(key, asked.encode(), found.version)
+            return asked
+        except Conflict:
+            continue
+    raise Conflict(key, "others keep changing it: try again")
+
+
+def project(repo: Repository, record: Record) -> bool:
+    """Writes a record under its state's prefix unless one of the same or a higher epoch stands
+    there. Returns whether the record, or its equal, stands there now."""
+    key = keys.record(record.state, record.id)
+    for _ in range(_ROUNDS_MAX):
+        if repo.create(key, record) is not None:
+            return True
+        found = repo.find(Record, key)
+        if found is None:
+            continue
+        if found.value.epoch >= record.epoch:
+            return found.value.epoch == record.epoch
+        try:
+            repo.store.replace(key, record.encode(), found.version)
+            return True
+        except Conflict:
+            continue
+    raise Conflict(key, "others keep changing it: try again")
+
+
+def remove_queued(repo: Repository, job_id: str, *, up_to_epoch: int) -> None:
+    """Deletes the queue record of a claimed or ended epoch, with its index entry.
+
+    A crash between the two leaves an entry without a record, which repair deletes."""
+    for _ in range(_ROUNDS_MAX):
+        found = repo.find_record(State.QUEUED, job_id)
+        if found is None or found.value.epoch > up_to_epoch:
+            return
+        if delete_queued(repo, found):
+            return
+    raise Conflict(keys.record(State.QUEUED, job_id), "others keep changing it: try again")
+
+
+def delete_queued(repo: Repository, found: Stored[Record]) -> bool:
+    """Deletes this very queue record and its entry; False when the record has changed."""
+    try:
+        repo.store.delete(keys.record(State.QUEUED, found.value.id), found.version)
+    except Conflict:
+        return False
+    repo.delete_entry(found.value)
+    return True
+
+
+def _end_as_asked(repo: Repository, cell: EndCell) -> bool:
+    """A cancel that was asked of a lost epoch decides what becomes of the next one. True when
+    the next epoch is taken care of."""
+    job_id, epoch = cell.record.id, cell.record.epoch
+    asked = repo.find_asks(job_id, epoch)
+    if asked is None or not asked.value.cancel:
+        return False
+    following = moves.after(cell)
+    by = asked.value.cancel_by or "unknown"
+    claim = claim_for_intent(repo, following, intent=Intent.CANCEL, by=by)
+    if claim is None:
+        claim = repo.claim_cell(job_id, following.epoch)
+    if claim.intent is not None:
+        finish_intent(repo, claim)
+    else:
+        ask_cancel(repo, job_id, following.epoch, by=by)
+    return True
+
+
+def _epoch_begun(repo: Repository, job_id: str, epoch: int) -> bool:
+    """Whether the epoch has been claimed already, so that its queue record has done its work."""
+    return repo.cells(job_id).highest >= epoch
+
+
+def _clean_up(repo: Repository, job_id: str, epoch: int) -> None:
+    remove_queued(repo, job_id, up_to_epoch=epoch)
+    running_key = keys.record(State.RUNNING, job_id)
+    for _ in range(_ROUNDS_MAX):
+        running = repo.find_record(State.RUNNING, job_id)
+        if running is None or running.value.epoch > epoch:
+            return
+        try:
+            repo.store.delete(running_key, running.version)
+            return
+        except Conflict:
+            continue
+    raise Conflict(running_key, "others keep changing it: try again")

@@ -1,0 +1,211 @@
+"""What a job leaves: files below its epoch's own keys, committed by one manifest.
+
+A download is checked against the manifest's sizes and digests before it gets its name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from stado.core import keys
+from stado.core.records import Manifest, OutputFile
+from stado.errors import Conflict, Refused
+from stado.jobs.logs import LogReader
+from stado.jobs.repository import Repository
+
+_PARALLEL_TRANSFERS = 4
+MANIFEST_NAME = "manifest.json"
+LOG_NAME = "log.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """What a folder holds: regular files to take, and what is left out and why."""
+
+    files: list[str]
+    skipped: list[str]
+
+
+def local_files(folder: Path) -> LocalFiles:
+    """The regular files below a folder, as relative paths in order. Links are not followed: a
+    link could name anything on the host."""
+    files: list[str] = []
+    skipped: list[str] = []
+    for path, mode in _walk_folder(folder):
+        name = path.relative_to(folder).as_posix()
+        if not _is_text(name):
+            skipped.append(f"{name.encode('utf-8', 'replace').decode()}: its name is not UTF-8")
+        elif stat.S_ISREG(mode):
+            files.append(name)
+        elif not stat.S_ISDIR(mode):
+            skipped.append(f"{name}: not a regular file")
+    return LocalFiles(sorted(files), sorted(skipped))
+
+
+def publish(
+    repo: Repository, *, job_id: str, epoch: int, folder: Path, partial: bool
+) -> Manifest | None:
+    """Uploads what a folder holds, then commits it by the manifest; None when it is empty.
+
+    A crash between leaves files without a manifest: nobody sees them."""
+    found = local_files(folder)
+    if not found.files and not found.skipped:
+        return None
+
+    def upload(path: str) -> OutputFile:
+        key = keys.output_file(job_id, epoch, path)
+        digest = repo.store.upload(key, folder / path)
+        return OutputFile(path=path, key=key, size=digest.size, sha256=digest.sha256)
+
+    manifest = Manifest(
+        job_id=job_id,
+        epoch=epoch,
+        partial=partial,
+        files=repo.tasks.map(upload, found.files, limit=_PARALLEL_TRANSFERS),
+        skipped=found.skipped,
+    )
+    repo.store.put(keys.output_manifest(job_id, epoch), manifest.encode())
+    return manifest
+
+
+def find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:
+    found = repo.find(Manifest, keys.output_manifest(job_id, epoch))
+    return found.value if found else None
+
+
+def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manifest | None:
+    """The newest epoch's that left files."""
+    for epoch in range(up_to_epoch, 0, -1):
+        manifest = find_manifest(repo, job_id, epoch)
+        if manifest is not None:
+            return manifest
+    return None
+
+
+def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Manifest:
+    """Fetches the files, the log and the manifest of a job into a folder.
+
+    The folder is made; one that holds anything but an earlier download of this job is refused,
+    and nothing is changed. Each file gets its name only when its digest is right. Raises
+    `Refused`, `Conflict` (a file is not what the manifest says)."""
+    manifest = newest_manifest(repo, job_id, up_to_epoch=epoch)
+    if manifest is None:
+        manifest = Manifest(job_id=job_id, epoch=epoch, partial=False, files=[])
+    check_folder(folder, job_id)
+    targets = {file.path: safe_target(folder, file.path) for file in manifest.files}
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / _own_name(MANIFEST_NAME, manifest), manifest.encode())
+
+    def fetch(file: OutputFile) -> None:
+        _fetch(repo, file, targets[file.path])
+
+    repo.tasks.map(fetch, manifest.files, limit=_PARALLEL_TRANSFERS)
+    _download_log(repo, job_id, epoch, folder / _own_name(LOG_NAME, manifest))
+    return manifest
+
+
+def check_folder(folder: Path, job_id: str) -> None:
+    """Raises `Refused` unless the folder is absent, empty, or an earlier download of the job."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
+    names = sorted(os.listdir(folder))
+    if names and not _holds_download_of(folder, job_id):
+        raise Refused(
+            "results_folder_not_empty",
+            f"{folder} holds other files ({names[0]!r}, {len(names)} in all): "
+            "name a new or an empty folder",
+        )
+
+
+def _holds_download_of(folder: Path, job_id: str) -> bool:
+    for name in (MANIFEST_NAME, f"stado.{MANIFEST_NAME}"):
+        try:
+            manifest = Manifest.model_validate_json((folder / name).read_bytes())
+        except (OSError, ValueError):
+            continue
+        if manifest.job_id == job_id:
+            return True
+    return False
+
+
+def _own_name(name: str, manifest: Manifest) -> str:
+    """Our own files step aside for a job's output of the same name."""
+    taken = any(file.path.split("/")[0] == name for file in manifest.files)
+    return f"stado.{name}" if taken else name
+
+
+def safe_target(folder: Path, path: str) -> Path:
+    """Where a manifest's path goes. Manifests come from the bucket: a path that leaves the
+    folder is refused."""
+    pure = PurePosixPath(path)
+    parts = pure.parts
+    if not parts or pure.is_absolute() or ".." in parts or "\0" in path:
+        raise Refused("manifest_path_unsafe", f"the manifest names {path!r}: refused")
+    target = folder.joinpath(*parts)
+    for parent in [target, *target.parents]:
+        if parent == folder:
+            break
+        if parent.is_symlink():
+            raise Refused(
+                "manifest_path_unsafe", f"{parent} is a link: refused to write through it"
+            )
+    return target
+
+
+def _fetch(repo: Repository, file: OutputFile, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name[:200]}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        digest = repo.store.download(file.key, partial)
+        if (digest.size, digest.sha256) != (file.size, file.sha256):
+            raise Conflict(
+                file.key,
+                f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
+                f"the manifest says {file.size}, {file.sha256}",
+            )
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _download_log(repo: Repository, job_id: str, epoch: int, target: Path) -> None:
+    reader = LogReader(repo, job_id, epoch)
+    partial = target.with_name(f".{target.name}.partial")
+    with partial.open("wb") as file:
+        for data in reader.read_new():
+            file.write(data)
+    os.replace(partial, target)
+
+
+def _write(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(data)
+    os.replace(partial, path)
+
+
+def _walk_folder(folder: Path) -> Iterator[tuple[Path, int]]:
+    for parent, folders, names in os.walk(folder, followlinks=False):
+        for name in [
+            *names,
+            *(name for name in folders if os.path.islink(os.path.join(parent, name))),
+        ]:
+            path = Path(parent, name)
+            try:
+                yield path, path.lstat().st_mode
+            except FileNotFoundError:
+                continue
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\n" not in name

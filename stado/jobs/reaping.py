@@ -1,0 +1,359 @@
+"""Finding jobs whose holder is gone, and putting them back.
+
+A job that beats, whose checkpoint upload makes progress, or whose agent reports it alive is never
+declared lost, whatever the hosts' clocks say. A failed read is not evidence: the watch starts
+again. Any number of reapers is safe: what decides is the seal and the verdict.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from stado.core import keys, moves
+
+from stado.core.liveness import Vigil, mass_silence
+from stado.core.records import Capacity, Ending, Heartbeat, JobReport, Record
+from stado.core.states import Reason, State, Verdict
+from stado.errors import NotFound, StoreError, Unreadable
+from stado.jobs.endings import give_verdict, settle
+from stado.jobs.life import seal_epoch
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+from stado.storage.port import Entry, Version, walk
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_NAMES_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at a running job showed: its record, and versions of its life signs."""
+
+    job_id: str
+    record: Record
+    entry: Entry
+    heartbeat: Entry | None
+
+    @property
+    def consumer(self) -> str:
+        return self.record.holder.consumer if self.record.holder else ""
+
+    @property
+    def host(self) -> str:
+        return self.record.holder.host if self.record.holder else ""
+
+    @property
+    def lease_seconds(self) -> float:
+        return self.record.holder.lease_seconds if self.record.holder else 0.0
+
+
+@dataclass(slots=True)
+class ReapReport:
+    """What one turn did."""
+
+    reaped: list[str] = field(default_factory=list)
+    settled: list[str] = field(default_factory=list)
+    deferred: dict[str, str] = field(default_factory=dict)
+    """Job id to why it was left alone though silent, or could not be judged."""
+
+
+class _Witnesses:
+    """What the agents say of the jobs that they run."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Stored[Capacity]] = {}
+        self._entries: dict[str, Entry] = {}
+
+    def refresh(self, repo: Repository) -> None:
+        """One listing, and a read for each agent that said something new."""
+        self._entries = {entry.key: entry for entry in walk(repo.store, keys.CAPACITY)}
+        changed = [
+            key
+            for key, entry in self._entries.items()
+            if key not in self._known or self._known[key].version != entry.version
+        ]
+        read = repo.tasks.map(
+            lambda key: _read_capacity(repo, key), changed, limit=PARALLEL_REQUESTS
+        )
+        self._known.update(
+            (key, stored) for key, stored in zip(changed, read, strict=True) if stored is not None
+        )
+        for gone in self._known.keys() - self._entries.keys():
+            del self._known[gone]
+
+    def entry(self, consumer: str) -> Entry | None:
+        return self._entries.get(keys.capacity(consumer))
+
+    def report(self, look: _Look) -> JobReport | None:
+        """The agent's own report of this very epoch; None when it makes none."""
+        stored = self._known.get(keys.capacity(look.consumer))
+        if stored is None:
+            return None
+        for report in stored.value.jobs:
+            if report.job_id == look.job_id and report.epoch == look.record.epoch:
+                return report
+        return None
+
+
+def _read_capacity(repo: Repository, key: str) -> Stored[Capacity] | None:
+    try:
+        return repo.find(Capacity, key)
+    except Unreadable as error:
+        log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+        return None
+
+
+def _version(seen: Stored[Heartbeat] | Entry | None) -> Version | None:
+    return seen.version if seen is not None else None
+
+
+def _seals(heartbeat: Heartbeat, record: Record) -> bool:
+    """Whether somebody sealed this epoch, and died before the verdict."""
+    return heartbeat.sealed and heartbeat.epoch == record.epoch
+
+
+class Reaper:
+    """Watches `running/` and ends epochs whose holder is gone. Keep it between turns: it judges
+    by what it watched itself.
+
+    `once`: for a process that looks once and exits. It compares the store's own times instead."""
+
+    def __init__(self, repo: Repository, *, by: str, once: bool = False) -> None:
+        self._repo = repo
+        self._by = by
+        self._once = once
+        self._beats = Vigil()
+        self._reports = Vigil()
+        self._checkpoints = Vigil()
+        self._agents = Vigil()
+        self._witnesses = _Witnesses()
+        self._records: dict[str, Stored[Record]] = {}
+        self._excused_hosts: set[str] = set()
+
+    def turn(self) -> ReapReport:
+        """One look at everything that runs. Requests: one listing of `running/` and of
+        `capacity/`, one head a running job, and a few for each silent one."""
+        entries = list(self._repo.walk_records(State.RUNNING))
+        self._forget_ended({keys.job_of_record(entry.key) for entry in entries})
+        return self._judge(entries)
+
+    def turn_for(self, job_id: str) -> ReapReport:
+        """The same for a single job: for a canceller that waits for a silent holder."""
+        try:
+            entry = self._repo.store.head(keys.record(State.RUNNING, job_id))
+        except NotFound:
+            return ReapReport()
+        return self._judge([entry])
+
+    # --- looking ------------------------------------------------------------------------
+
+    def _forget_ended(self, running: set[str]) -> None:
+        for vigil in (self._beats, self._reports, self._checkpoints):
+            vigil.keep_only(running)
+        for gone in self._records.keys() - running:
+            del self._records[gone]
+
+    def _look_at_all(self, entries: list[Entry], report: ReapReport) -> list[_Look]:
+        looks = self._repo.tasks.map(self._look, entries, limit=PARALLEL_REQUESTS)
+        for entry, look in zip(entries, looks, strict=True):
+            if isinstance(look, str):
+                job_id = keys.job_of_record(entry.key)
+                self._restart(job_id)
+                report.deferred[job_id] = look
+        return [look for look in looks if isinstance(look, _Look)]
+
+    def _look(self, entry: Entry) -> _Look | str | None:
+        """None when the job has just ended; a sentence when something could not be read."""
+        job_id = keys.job_of_record(entry.key)
+        try:
+            known = self._records.get(job_id)
+            if known is None or known.version != entry.version:
+                known = self._repo.read(Record, entry.key)
+                self._records[job_id] = known
+            return _Look(job_id, known.value, entry, self._head(keys.heartbeat(job_id)))
+        except NotFound:
+            return None
+        except (StoreError, Unreadable) as error:
+            return f"cannot be judged: {error}"
+
+    def _head(self, key: str) -> Entry | None:
+        try:
+            return self._repo.store.head(key)
+        except NotFound:
+            return None
+
+    def _restart(self, job_id: str) -> None:
+        for vigil in (self._beats, self._reports, self._checkpoints):
+            vigil.restart(job_id)
+
+    # --- judging ------------------------------------------------------------------------
+
+    def _judge(self, entries: list[Entry]) -> ReapReport:
+        report = ReapReport()
+        self._witnesses.refresh(self._repo)
+        looks = self._look_at_all(entries, report)
+        at = self._repo.clock.monotonic()
+        silence = {look.job_id: self._silence(look, at) for look in looks}
+        self._note_agents(looks, at)
+        if self._doubt_own_sight(looks, silence, at):
+            report.deferred.update(
+                (look.job_id, "many hosts fell silent at once") for look in looks
+            )
+            return report
+        fresh_hosts: dict[str, set[str]] = defaultdict(set)
+        for look in looks:
+            if silence[look.job_id] < look.lease_seconds:
+                fresh_hosts[look.host].add(look.job_id)
+        for look in looks:
+            if silence[look.job_id] > 0:
+                self._attend(look, silence[look.job_id], fresh_hosts[look.host], report)
+        return report
+
+    def _silence(self, look: _Look, at: float) -> float:
+        """Seconds without a beat and without a report of the agent that tells of one."""
+        own_report = self._witnesses.report(look)
+        if self._once:
+            signs = [look.entry, look.heartbeat]
+            if own_report is not None:
+                signs.append(self._witnesses.entry(look.consumer))
+            return self._age([sign for sign in signs if sign is not None])
+        beats = (look.entry.version, look.heartbeat.version if look.heartbeat else None)
+        reported = own_report.signs if own_report is not None else None
+        return min(
+            self._beats.look(look.job_id, beats, at),
+            self._reports.look(look.job_id, reported, at),
+        )
+
+    def _age(self, signs: list[Entry]) -> float:
+        newest = max(sign.modified_at for sign in signs)
+        return (self._repo.now() - newest).total_seconds()
+
+    def _note_agents(self, looks: list[_Look], at: float) -> None:
+        for consumer in {look.consumer for look in looks}:
+            entry = self._witnesses.entry(consumer)
+            self._agents.look(consumer, entry.version if entry else None, at)
+
+    def _agent_fresh(self, look: _Look) -> bool:
+        """Whether the agent has broadcast within the lease."""
+        entry = self._witnesses.entry(look.consumer)
+        if entry is None:
+            return False
+        if self._once:
+            return self._age([entry]) < look.lease_seconds
+        at = self._repo.clock.monotonic()
+        return self._agents.look(look.consumer, entry.version, at) < look.lease_seconds
+
+    def _doubt_own_sight(self, looks: list[_Look], silence: dict[str, float], at: float) -> bool:
+        """When most hosts fall silent in one turn it is more likely that we went blind: once,
+        the watch starts anew."""
+        if self._once:
+            return False
+        busy = {look.host for look in looks}
+        alive = {look.host for look in looks if silence[look.job_id] < look.lease_seconds}
+        self._excused_hosts -= {look.host for look in looks if silence[look.job_id] == 0}
+        newly_silent = busy - alive - self._excused_hosts
+        if not mass_silence(len(newly_silent), len(busy)):
+            return False
+        self._excused_hosts |= newly_silent
+        for vigil in (self._beats, self._reports, self._checkpoints):
+            vigil.renew_all(at)
+        log.warning("event=mass_silence hosts=%d busy=%d", len(newly_silent), len(busy))
+        return True
+
+    def _attend(
+        self, look: _Look, silent_seconds: float, fresh_jobs: set[str], report: ReapReport
+    ) -> None:
+        """A job that was not heard since the last look."""
+        try:
+            if settle(self._repo, look.job_id, look.record.epoch) is not None:
+                report.settled.append(look.job_id)
+                return
+            last = self._repo.find_heartbeat(look.job_id)
+            if last is None or not _seals(last.value, look.record):
+                if _version(last) != _version(look.heartbeat):
+                    return
+                silent_seconds = min(silent_seconds, self._checkpoint_silence(look))
+                if silent_seconds < look.lease_seconds:
+                    return
+                reason = self._deferral(look, fresh_jobs)
+                if reason is not None:
+                    report.deferred[look.job_id] = reason
+                    return
+            self._reap(look, last, silent_seconds, report)
+        except NotFound:
+            return
+        except (StoreError, Unreadable) as error:
+            self._restart(look.job_id)
+            report.deferred[look.job_id] = f"cannot be judged: {error}"
+
+    def _checkpoint_silence(self, look: _Look) -> float:
+        """Seconds without a new name under the job's checkpoints."""
+        newest = None
+        folder = keys.checkpoints_folder(look.job_id)
+        for newest in itertools.islice(walk(self._repo.store, folder), _CHECKPOINT_NAMES_MAX):
+            pass
+        if self._once:
+            return self._age([newest]) if newest is not None else float("inf")
+        name = newest.key if newest is not None else None
+        return self._checkpoints.look(look.job_id, name, self._repo.clock.monotonic())
+
+    def _deferral(self, look: _Look, fresh_jobs: set[str]) -> str | None:
+        """Another job on the same host that beats speaks for this one, unless the agent itself
+        does not name it any more."""
+        others = sorted(fresh_jobs - {look.job_id})
+        if not others:
+            return None
+        if self._agent_fresh(look) and self._witnesses.report(look) is None:
+            return None
+        return f"{others[0]} on the same host still beats"
+
+    # --- reaping ------------------------------------------------------------------------
+
+    def _reap(
+        self,
+        look: _Look,
+        last: Stored[Heartbeat] | None,
+        silent_seconds: float,
+        report: ReapReport,
+    ) -> None:
+        """Seal, read what was asked, verdict, settle. A crash after any of them is finished by
+        whoever comes next."""
+        seal = seal_epoch(self._repo, look.record, last, by=self._by)
+        if seal is None:
+            self._restart(look.job_id)
+            return
+        ending = self._verdict(look, seal, silent_seconds)
+        cell, _ = give_verdict(self._repo, look.record, ending)
+        settle(self._repo, look.job_id, look.record.epoch)
+        report.reaped.append(look.job_id)
+        log.warning(
+            "event=reaped job=%s epoch=%d consumer=%s silent_seconds=%.0f verdict=%s",
+            look.job_id,
+            look.record.epoch,
+            look.consumer,
+            silent_seconds,
+            cell.ending.verdict,
+        )
+
+    def _verdict(self, look: _Look, seal: Heartbeat, silent_seconds: float) -> Ending:
+        asked = self._repo.find_asks(look.job_id, look.record.epoch)
+        if asked is not None and asked.value.cancel:
+            return Ending(
+                verdict=Verdict.CANCELLED,
+                reason=Reason.CANCELLED_BY_USER,
+                detail="cancelled while its worker did not answer",
+                started_at=seal.started_at,
+                ended_at=self._repo.now(),
+                by=asked.value.cancel_by or self._by,
+            )
+        return moves.lost(
+            look.record,
+            started_at=seal.started_at,
+            now=self._repo.now(),
+            by=self._by,
+            reason=Reason.LEASE_EXPIRED,
+            detail=f"worker {look.consumer} was not heard for {silent_seconds:.0f} s",
+        )

@@ -1,0 +1,153 @@
+"""The documents of one deployment, read and written as what they are.
+
+One object a key; nothing here puts two writes in sequence. That is what the moves do
+(`submit`, `claim`, `endings`, `changes`, `reaping`, `repair`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from stado.core import keys
+from stado.core.documents import AnyDocument, Document, decode
+from stado.core.ids import milliseconds
+from stado.core.order import entry_key
+from stado.core.records import (
+    Asks,
+    ClaimCell,
+    Deployment,
+    EndCell,
+    Heartbeat,
+    Record,
+    RunRecord,
+)
+from stado.core.states import State
+from stado.errors import Exists, NotFound
+from stado.ports import Clock, Entropy, Tasks
+from stado.storage.port import LIST_LIMIT_MAX, Entry, Store, Version, walk
+
+Value = TypeVar("Value", bound=Document)
+
+PARALLEL_REQUESTS = 16
+"""Reads of one command or pass that are in flight at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[Value]):
+    """A document as it was read."""
+
+    value: Value
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Which cells a job has, by epoch."""
+
+    claims: frozenset[int]
+    ends: frozenset[int]
+    opens: frozenset[int]
+
+    @property
+    def highest(self) -> int:
+        """The highest epoch that any cell names; 0 when there is no cell."""
+        return max(self.claims | self.ends | self.opens, default=0)
+
+
+class Repository:
+    """Everything that a move needs of a deployment: its store, its rules, and the ports."""
+
+    def __init__(
+        self, store: Store, deployment: Deployment, *, clock: Clock, entropy: Entropy, tasks: Tasks
+    ) -> None:
+        self.store = store
+        self.deployment = deployment
+        self.clock = clock
+        self.entropy = entropy
+        self.tasks = tasks
+
+    def now(self) -> datetime:
+        """The store's clock: what orders and expires."""
+        return self.store.now()
+
+    def now_ms(self) -> int:
+        return milliseconds(self.store.now())
+
+    # --- any document -------------------------------------------------------------------
+
+    def read(self, kind: type[AnyDocument], key: str) -> Stored[AnyDocument]:
+        """Raises `NotFound`, `Unreadable`."""
+        blob = self.store.get(key)
+        return Stored(decode(kind, key, blob.data), blob.version)
+
+    def find(self, kind: type[AnyDocument], key: str) -> Stored[AnyDocument] | None:
+        """None when the store holds no such object. Raises `Unreadable`."""
+        try:
+            return self.read(kind, key)
+        except NotFound:
+            return None
+
+    def create(self, key: str, document: Document) -> Version | None:
+        """None when the key is taken."""
+        try:
+            return self.store.create(key, document.encode())
+        except Exists:
+            return None
+
+    # --- records ------------------------------------------------------------------------
+
+    def find_record(self, state: State, job_id: str) -> Stored[Record] | None:
+        return self.find(Record, keys.record(state, job_id))
+
+    def list_records(
+        self, state: State, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> list[Entry]:
+        """A page of a prefix, newest submission first."""
+        return self.store.list(keys.prefix(state), start_after=start_after, limit=limit)
+
+    def walk_records(self, state: State) -> Iterator[Entry]:
+        return walk(self.store, keys.prefix(state))
+
+    # --- cells --------------------------------------------------------------------------
+
+    def cells(self, job_id: str) -> Cells:
+        """One listing. A job has a few cells an epoch; more than a page is never read."""
+        found: dict[str, set[int]] = {"claim": set(), "end": set(), "open": set()}
+        for entry in walk(self.store, keys.cells(job_id)):
+            parsed = keys.parse_cell(entry.key)
+            if parsed is not None:
+                found[parsed[1]].add(parsed[0])
+        return Cells(frozenset(found["claim"]), frozenset(found["end"]), frozenset(found["open"]))
+
+    def claim_cell(self, job_id: str, epoch: int) -> ClaimCell:
+        """Raises `NotFound`, `Unreadable`."""
+        return self.read(ClaimCell, keys.claim_cell(job_id, epoch)).value
+
+    def find_end(self, job_id: str, epoch: int) -> EndCell | None:
+        """The verdict on an epoch; None while there is none."""
+        found = self.find(EndCell, keys.end_cell(job_id, epoch))
+        return found.value if found else None
+
+    # --- what surrounds a job -----------------------------------------------------------
+
+    def find_asks(self, job_id: str, epoch: int) -> Stored[Asks] | None:
+        return self.find(Asks, keys.asks(job_id, epoch))
+
+    def find_heartbeat(self, job_id: str) -> Stored[Heartbeat] | None:
+        return self.find(Heartbeat, keys.heartbeat(job_id))
+
+    def find_run(self, run_id: str) -> Stored[RunRecord] | None:
+        return self.find(RunRecord, keys.run(run_id))
+
+    def create_entry(self, record: Record) -> None:
+        """The index entry of a queue record; one that stands already is as good."""
+        try:
+            self.store.create(entry_key(record), b"")
+        except Exists:
+            return
+
+    def delete_entry(self, record: Record) -> None:
+        self.store.delete(entry_key(record), None)

@@ -1,0 +1,124 @@
+"""Submitting: idempotent by run id, whoever repeats it and however often.
+
+The run record is created first and names the ids of all jobs; whoever finds it unfinished
+finishes it. Index entries are written before queue records, so that an acknowledged job is never
+missing from the index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stado.core import ids, keys, moves
+from stado.core.order import entry_key
+from stado.core.records import Record, RunRecord
+from stado.core.spec import Request, check_run_id, differing_fields
+from stado.core.states import State
+from stado.errors import Conflict, Exists, NotFound, Refused
+from stado.jobs.finding import find_job
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+
+_CHUNK = 1000
+"""Jobs that are written in one bulk: what an interruption can leave half done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The answer to a submit."""
+
+    run_id: str
+    base_id: str
+    job_ids: list[str]
+    created: bool
+    """False when this run had been submitted before."""
+
+
+def submit(
+    repo: Repository, *, run_id: str, request: Request, submitter: str, rerun_of: str | None = None
+) -> Submission:
+    """Queues the jobs of a request once, however often it is called.
+
+    Writes the run record, the by-user entry, then for each job its index entry and its queue
+    record, then marks the run record complete. A crash between leaves a run record that is not
+    complete: submitting again, or the coordinator, finishes it. Raises `Refused`
+    (`run_id_conflict`) when the run id belongs to another request."""
+    check_run_id(run_id)
+    stored, created = _run_record(repo, run_id, request, submitter, rerun_of)
+    run = stored.value
+    if run.digest != request.digest():
+        raise Refused(
+            "run_id_conflict",
+            f"run id {run_id} belongs to another request: "
+            f"{'; '.join(differing_fields(run.request, request))}. Use another run id.",
+        )
+    if not run.complete:
+        finish_submission(repo, stored, fresh=created)
+    return Submission(run_id, run.base_id, job_ids_of(run), created)
+
+
+def job_ids_of(run: RunRecord) -> list[str]:
+    return ids.job_ids(run.base_id, count=run.count, batch=run.request.batch)
+
+
+def finish_submission(repo: Repository, stored: Stored[RunRecord], *, fresh: bool) -> None:
+    """Writes what is missing of a run, then marks it complete.
+
+    `fresh`: we have just created the run record, so that no job of it can exist yet."""
+    run = stored.value
+    repo.store.put(keys.by_user(run.submitter, run.base_id), b"")
+    records = [
+        moves.first_record(run, job_id=job_id, spec=spec)
+        for job_id, spec in zip(job_ids_of(run), run.request.specs(), strict=True)
+    ]
+    for start in range(0, len(records), _CHUNK):
+        chunk = records[start : start + _CHUNK]
+        _queue(repo, chunk if fresh else _missing(repo, chunk))
+    _mark_complete(repo, stored)
+
+
+def _run_record(
+    repo: Repository, run_id: str, request: Request, submitter: str, rerun_of: str | None
+) -> tuple[Stored[RunRecord], bool]:
+    """The run's record, and whether we created it."""
+    now = repo.now()
+    run = RunRecord(
+        run_id=run_id,
+        token=repo.entropy.token(),
+        digest=request.digest(),
+        request=request,
+        base_id=ids.new_base(now, repo.entropy.letters(ids.random_letters_needed())),
+        count=len(request.commands),
+        submitted_at=now,
+        submitter=submitter,
+        rerun_of=rerun_of,
+    )
+    try:
+        return Stored(run, repo.store.create(keys.run(run_id), run.encode())), True
+    except Exists:
+        return repo.read(RunRecord, keys.run(run_id)), False
+
+
+def _queue(repo: Repository, records: list[Record]) -> None:
+    repo.store.create_many([(entry_key(record), b"") for record in records])
+    repo.store.create_many(
+        [(keys.record(State.QUEUED, record.id), record.encode()) for record in records]
+    )
+
+
+def _missing(repo: Repository, records: list[Record]) -> list[Record]:
+    """Those of a run's jobs that cannot be found: another submitter may have written the rest,
+    and they may have run and ended since."""
+    found = repo.tasks.map(
+        lambda record: find_job(repo, record.id), records, limit=PARALLEL_REQUESTS
+    )
+    return [record for record, job in zip(records, found, strict=True) if job is None]
+
+
+def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
+    complete = stored.value.evolve(complete=True)
+    try:
+        repo.store.replace(keys.run(complete.run_id), complete.encode(), stored.version)
+    except (Conflict, NotFound):
+        current = repo.find_run(complete.run_id)
+        if current is None or not current.value.complete:
+            raise
