@@ -1,0 +1,213 @@
+"""A store in a bucket of S3, or of a server that speaks its protocol.
+
+A version is the ETag without its quotes. It is a digest of the content: equal bytes have equal
+versions, so records that are replaced must differ in every writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from boto3.s3.transfer import TransferConfig
+
+from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
+from stado.ports import Clock, Tasks
+from stado.storage.keys import check_key, check_prefix
+from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
+from stado.storage.s3_clients import S3Clients
+from stado.storage.s3_errors import store_errors
+from stado.storage.transfer import CHUNK_BYTES, HashingReader, pour_into_file
+
+CONCURRENT_CREATES = 32
+_TRANSFER = TransferConfig(
+    multipart_threshold=16 << 20, multipart_chunksize=16 << 20, max_concurrency=4
+)
+
+
+class S3Store:
+    """`endpoint` None is AWS itself. Objects lie under `prefix/` when there is a prefix.
+
+    Making one sends nothing and starts no thread; connections belong to the process that first
+    used them, and a forked copy makes its own. `conditional_delete=False` is for servers that
+    ignore the condition of a delete: the version is then compared first, which is no lock."""
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        clock: Clock,
+        tasks: Tasks,
+        endpoint: str | None = None,
+        region: str | None = None,
+        conditional_delete: bool = True,
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._clock = clock
+        self._tasks = tasks
+        self._clients = S3Clients(tasks, endpoint, region)
+        self._conditional_delete = conditional_delete
+        self._clock_read: tuple[datetime, float] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    def get(self, key: str, *, unless: Version | None = None) -> Blob:
+        condition = {} if unless is None else {"IfNoneMatch": f'"{unless}"'}
+        with self._asking(key, writing=False) as (client, place):
+            answer = client.get_object(**place, **condition)
+            data: bytes = answer["Body"].read()
+        self._note(answer)
+        version = _version(answer)
+        if version == unless:
+            raise NotModified(key)
+        return Blob(data, version)
+
+    def head(self, key: str) -> Entry:
+        try:
+            with self._asking(key, writing=False) as (client, place):
+                answer = client.head_object(**place)
+        except NotFound:
+            self.now()  # a missing bucket looks the same here; the first listing tells
+            raise
+        self._note(answer)
+        return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
+
+    def create(self, key: str, data: bytes) -> Version:
+        try:
+            return self._write(key, data, {"IfNoneMatch": "*"})
+        except Conflict as error:
+            raise Exists(key) from error
+
+    def create_many(self, items: Sequence[tuple[str, bytes]]) -> list[Version | None]:
+        return self._tasks.map(self._create_or_none, items, limit=CONCURRENT_CREATES)
+
+    def replace(self, key: str, data: bytes, version: Version) -> Version:
+        try:
+            # Without quotes: all servers take that, and some compare it as it stands.
+            return self._write(key, data, {"IfMatch": version})
+        except NotFound as error:
+            raise Conflict(key) from error
+
+    def put(self, key: str, data: bytes) -> Version:
+        return self._write(key, data, {})
+
+    def delete(self, key: str, version: Version | None) -> None:
+        if version is None:
+            self._delete(key, {})
+        elif self._conditional_delete:
+            self._delete_version(key, version)
+        else:
+            self._compare_and_delete(key, version)
+
+    def list(
+        self, prefix: str, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> list[Entry]:
+        """Pages may come short before the end, so it asks until the end is said."""
+        check_prefix(prefix, limit, LIST_LIMIT_MAX)
+        entries: list[Entry] = []
+        after = start_after
+        while len(entries) < limit:
+            answer = self._list_page(prefix, after, limit - len(entries))
+            page = [self._entry(item) for item in answer.get("Contents", [])]
+            entries.extend(entry for entry in page if entry.key > start_after)
+            if not page or not answer.get("IsTruncated", False):
+                break
+            after = page[-1].key
+        return entries
+
+    def now(self) -> datetime:
+        if self._clock_read is None:
+            self._list_page("", "", 1)
+        if self._clock_read is None:
+            raise Misconfigured(self.address, "its answers carry no Date header")
+        at, monotonic = self._clock_read
+        return at + timedelta(seconds=self._clock.monotonic() - monotonic)
+
+    def upload(self, key: str, path: Path) -> FileDigest:
+        check_key(key)
+        with closing(HashingReader(path)) as source:
+            with store_errors(key, writing=True):
+                client = self._clients.for_transfers()
+                client.upload_fileobj(source, self._bucket, self._prefix + key, Config=_TRANSFER)
+            return source.digest()
+
+    def download(self, key: str, path: Path) -> FileDigest:
+        check_key(key)
+        with store_errors(key, writing=False):
+            client = self._clients.for_transfers()
+            answer = client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+            return pour_into_file(answer["Body"].iter_chunks(CHUNK_BYTES), path)
+
+    def close(self) -> None:
+        self._clients.close()
+
+    @contextmanager
+    def _asking(self, key: str, *, writing: bool) -> Iterator[tuple[Any, dict[str, str]]]:
+        check_key(key)
+        with store_errors(key, writing=writing):
+            yield self._clients.for_objects(), {"Bucket": self._bucket, "Key": self._prefix + key}
+
+    def _write(self, key: str, data: bytes, condition: Mapping[str, str]) -> Version:
+        with self._asking(key, writing=True) as (client, place):
+            answer = client.put_object(**place, Body=data, **condition)
+        self._note(answer)
+        return _version(answer)
+
+    def _create_or_none(self, item: tuple[str, bytes]) -> Version | None:
+        try:
+            return self.create(*item)
+        except Exists:
+            return None
+
+    def _delete(self, key: str, condition: Mapping[str, str]) -> None:
+        with suppress(NotFound), self._asking(key, writing=True) as (client, place):
+            client.delete_object(**place, **condition)
+
+    def _delete_version(self, key: str, version: Version) -> None:
+        try:
+            self._delete(key, {"IfMatch": version})
+        except Conflict:
+            # Some servers call the absence of the object a failed condition.
+            with suppress(NotFound):
+                self.head(key)
+                raise
+
+    def _compare_and_delete(self, key: str, version: Version) -> None:
+        with suppress(NotFound):
+            if self.head(key).version != version:
+                raise Conflict(key)
+            self._delete(key, {})
+
+    def _list_page(self, prefix: str, after: str, limit: int) -> Mapping[str, Any]:
+        begin = {"StartAfter": self._prefix + after} if after else {}
+        with store_errors(prefix or self.address, writing=False):
+            client = self._clients.for_objects()
+            answer: Mapping[str, Any] = client.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **begin
+            )
+        self._note(answer)
+        return answer
+
+    def _entry(self, item: Mapping[str, Any]) -> Entry:
+        key: str = item["Key"][len(self._prefix) :]
+        return Entry(key, item["ETag"].strip('"'), item["Size"], item["LastModified"])
+
+    def _note(self, answer: Mapping[str, Any]) -> None:
+        """The first answer with a date sets the store's clock."""
+        if self._clock_read is None:
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            if date is not None:
+                self._clock_read = parsedate_to_datetime(date), self._clock.monotonic()
+
+
+def _version(answer: Mapping[str, Any]) -> Version:
+    version: str = answer["ETag"]
+    return version.strip('"')
