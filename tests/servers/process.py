@@ -117,10 +117,10 @@ def _wait_ready(
     while not is_ready():
         if process.poll() is not None:
             raise ServerFailed(
-                f"{process.args} ended with {process.returncode}:\n{_tail(log_path)}"
+                f"{log_path.parent}: the server ended with {process.returncode}:\n{_tail(log_path)}"
             )
         if time.monotonic() > end:
-            raise ServerFailed(f"{process.args} does not answer:\n{_tail(log_path)}")
+            raise ServerFailed(f"{log_path.parent}: the server does not answer:\n{_tail(log_path)}")
         time.sleep(_POLL_SECONDS)
 
 

@@ -66,13 +66,13 @@ class Stores:
 
 
 def s3_store(server: Server, prefix: str = "", bucket: str = BUCKET, **options: Any) -> Store:
-    from stado.storage.s3 import S3Store  # noqa: PLC0415 - only where S3 is tested
+    from stado.storage.s3 import S3Store
 
     return S3Store(bucket, prefix, clock=CLOCK, tasks=TASKS, endpoint=server.endpoint, **options)
 
 
 def gcs_store(server: Server, prefix: str = "", bucket: str = BUCKET) -> Store:
-    from stado.storage.gcs import GcsStore  # noqa: PLC0415 - only where GCS is tested
+    from stado.storage.gcs import GcsStore
 
     return GcsStore(bucket, prefix, clock=CLOCK, tasks=TASKS, endpoint=server.endpoint)
 

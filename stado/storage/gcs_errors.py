@@ -1,0 +1,103 @@
+"""What an answer of Google Cloud Storage, or the lack of one, means for an object.
+
+Texts carry the status and the server's message; never the request, which holds an access token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth import exceptions as auth
+from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from stado.errors import (
+    Ambiguous,
+    Conflict,
+    Denied,
+    Misconfigured,
+    NotFound,
+    NotModified,
+    StoreError,
+    Throttled,
+    Unavailable,
+)
+
+DENIED_REMEDY = (
+    "check the credentials (`gcloud auth application-default login`, a service account, or the "
+    "instance's), whether they have expired, and that they may read, write, delete and list in "
+    "this bucket"
+)
+_MESSAGE_MAX = 300
+_SERVER_ERRORS = 500
+_NO_BUCKET = "bucket does not exist"
+
+
+@contextmanager
+def store_errors(key: str, *, writing: bool) -> Iterator[None]:
+    """Turns every error of the SDK and of the connection into a `StoreError`."""
+    try:
+        yield
+    except GoogleAPICallError as error:
+        status = int(error.code or _SERVER_ERRORS)
+        raise error_of_status(key, status, str(error.message), writing=writing) from None
+    except auth.TransportError as error:
+        raise Unavailable(key, f"no access token: {type(error).__name__}") from None
+    except auth.GoogleAuthError as error:
+        raise Denied(key, f"{type(error).__name__}: {DENIED_REMEDY}") from None
+    except requests.RequestException as error:
+        raise _of_silence(key, error, writing=writing) from None
+
+
+def check_answer(key: str, answer: requests.Response, *, writing: bool) -> None:
+    """Raises unless the server did what it was asked. A failed condition is a `Conflict`."""
+    if answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        raise error_of_status(key, answer.status_code, _message(answer), writing=writing)
+
+
+def error_of_status(key: str, status: int, message: str, *, writing: bool) -> StoreError:
+    why = f"HTTP {status}"
+    if status == HTTPStatus.NOT_FOUND and _NO_BUCKET in message.lower():
+        return Misconfigured(key, f"{why}: create the bucket first, or check its name")
+    for statuses, kind, remedy in _MEANINGS:
+        if status in statuses:
+            return kind(key, f"{why}: {remedy}" if remedy else why)
+    if status >= _SERVER_ERRORS or status == HTTPStatus.REQUEST_TIMEOUT:
+        return Ambiguous(key, why) if writing else Unavailable(key, why)
+    return Misconfigured(key, f"the store refused the request: {why}: {message[:_MESSAGE_MAX]}")
+
+
+_MEANINGS: tuple[tuple[set[int], type[StoreError], str], ...] = (
+    ({HTTPStatus.NOT_FOUND}, NotFound, ""),
+    ({HTTPStatus.PRECONDITION_FAILED}, Conflict, ""),
+    ({HTTPStatus.NOT_MODIFIED}, NotModified, ""),
+    ({HTTPStatus.CONFLICT}, Unavailable, "another write of this object was under way"),
+    ({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}, Throttled, ""),
+    ({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, Denied, DENIED_REMEDY),
+    ({HTTPStatus.NOT_IMPLEMENTED}, Misconfigured, "the server does not offer this request"),
+)
+
+
+def _message(answer: requests.Response) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text
+
+
+def _of_silence(key: str, error: requests.RequestException, *, writing: bool) -> StoreError:
+    kind = type(error).__name__
+    if isinstance(error, requests.exceptions.SSLError):
+        return Misconfigured(key, "the certificate of the endpoint is not trusted")
+    if isinstance(error, requests.ConnectTimeout) or _was_refused(error):
+        return Unavailable(key, f"{kind}: the endpoint cannot be reached")
+    return Ambiguous(key, kind) if writing else Unavailable(key, kind)
+
+
+def _was_refused(error: requests.RequestException) -> bool:
+    """Whether no connection was made (refused, or no such host), so that nothing was sent."""
+    cause = error.args[0] if error.args else None
+    return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)

@@ -1,0 +1,191 @@
+"""From what a user types to a store: the address, its adapter, and the retries around it.
+
+Adapters are imported when an address asks for them, so that a directory needs no SDK.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stado.errors import Misconfigured
+from stado.ports import Clock, Entropy, Tasks
+from stado.storage.file import FileStore
+from stado.storage.keys import check_key
+from stado.storage.port import Store
+from stado.storage.retry import RetryingStore
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
+
+
+class Scheme(StrEnum):
+    """The kinds of store."""
+
+    FILE = "file"
+    S3 = "s3"
+    GCS = "gs"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """What was typed, taken apart. A directory has a path; a bucket a name and a prefix."""
+
+    scheme: Scheme
+    path: Path = Path()
+    bucket: str = ""
+    prefix: str = ""
+    """Without `/` at either end; "" is the whole bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sdk:
+    """What an adapter needs, and where it comes from."""
+
+    module: str
+    package: str
+    extra: str
+
+
+_SDKS = {
+    Scheme.S3: _Sdk("boto3", "boto3", "s3"),
+    Scheme.GCS: _Sdk("google.cloud.storage", "google-cloud-storage", "gcs"),
+}
+
+
+def parse_address(address: str) -> StoreAddress:
+    """Raises `Misconfigured`, naming what is possible."""
+    if not address:
+        raise Misconfigured("", f"no store is given: it is {POSSIBLE}")
+    found = _SCHEME.match(address)
+    if found is None:
+        return StoreAddress(Scheme.FILE, path=Path(address).expanduser())
+    name = found[1].lower()
+    if name not in set(Scheme):
+        raise Misconfigured(address, f"stores of kind {name}:// are unknown: use {POSSIBLE}")
+    if name == Scheme.FILE:
+        return StoreAddress(Scheme.FILE, path=_file_path(address))
+    return _bucket_address(Scheme(name), address[found.end() :])
+
+
+def open_store(  # noqa: PLR0913 - the composition root's one call: ports and options by name
+    address: str,
+    *,
+    endpoint: str | None,
+    region: str | None,
+    clock: Clock,
+    entropy: Entropy,
+    tasks: Tasks,
+    create: bool = False,
+    conditional_delete: bool = True,
+) -> RetryingStore:
+    """Sends nothing to a bucket yet; a directory must exist, or is made with `create`.
+
+    `endpoint` is the URL of a server other than AWS or Google; `conditional_delete` is what the
+    store was proved to honour. Raises `Misconfigured`, and `Denied` for a directory."""
+    parsed = parse_address(address)
+    if parsed.scheme is Scheme.FILE:
+        store = _open_directory(parsed.path, clock, entropy, create=create)
+        return RetryingStore(store, clock=clock, entropy=entropy, tasks=tasks)
+    _check_endpoint(endpoint)
+    _check_installed(parsed.scheme)
+    bucket = _BucketOptions(endpoint, region, conditional_delete)
+    if parsed.scheme is Scheme.S3:
+        inner, at_a_time = _open_s3(parsed, bucket, clock, tasks)
+    else:
+        inner, at_a_time = _open_gcs(parsed, bucket, clock, tasks)
+    return RetryingStore(
+        inner, clock=clock, entropy=entropy, tasks=tasks, concurrent_creates=at_a_time
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _BucketOptions:
+    endpoint: str | None
+    region: str | None
+    conditional_delete: bool
+
+
+def _open_directory(path: Path, clock: Clock, entropy: Entropy, *, create: bool) -> Store:
+    if create:
+        return FileStore.make(path, clock, entropy)
+    return FileStore(path, clock, entropy)
+
+
+def _open_s3(
+    address: StoreAddress, options: _BucketOptions, clock: Clock, tasks: Tasks
+) -> tuple[Store, int]:
+    from stado.storage.s3 import CONCURRENT_CREATES, S3Store
+
+    store = S3Store(
+        address.bucket,
+        address.prefix,
+        clock=clock,
+        tasks=tasks,
+        endpoint=options.endpoint,
+        region=options.region,
+        conditional_delete=options.conditional_delete,
+    )
+    return store, CONCURRENT_CREATES
+
+
+def _open_gcs(
+    address: StoreAddress, options: _BucketOptions, clock: Clock, tasks: Tasks
+) -> tuple[Store, int]:
+    from stado.storage.gcs import CONCURRENT_CREATES, GcsStore
+
+    store = GcsStore(
+        address.bucket,
+        address.prefix,
+        clock=clock,
+        tasks=tasks,
+        endpoint=options.endpoint,
+        conditional_delete=options.conditional_delete,
+    )
+    return store, CONCURRENT_CREATES
+
+
+def _file_path(address: str) -> Path:
+    parts = urlsplit(address)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise Misconfigured(address, "a file address has three slashes: file:///path")
+    return Path(unquote(parts.path))
+
+
+def _bucket_address(scheme: Scheme, rest: str) -> StoreAddress:
+    bucket, _, prefix = rest.partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        # The address is not repeated: what stands before an @ may be a secret.
+        raise Misconfigured(
+            f"{scheme}://", f"there is no bucket name in the address: use {scheme}://bucket/prefix"
+        )
+    prefix = prefix.strip("/")
+    if prefix:
+        check_key(prefix)
+    return StoreAddress(scheme, bucket=bucket, prefix=prefix)
+
+
+def _check_endpoint(endpoint: str | None) -> None:
+    if endpoint is not None and not re.match(r"https?://[^/@\s]+", endpoint):
+        raise Misconfigured("endpoint", "an endpoint is a URL: https://host or http://host:port")
+
+
+def _check_installed(scheme: Scheme) -> None:
+    sdk = _SDKS[scheme]
+    if not _is_installed(sdk.module):
+        raise Misconfigured(
+            f"{scheme}://",
+            f"this needs {sdk.package}, which is not installed: pip install 'stado[{sdk.extra}]'",
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a parent package
+        return False
