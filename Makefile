@@ -1,0 +1,66 @@
+# Plain `make` explains the targets. Each of them sets up what it needs, in .venv.
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	>/dev/null 2>&1 && { echo $$python; break; }; done)
+JOBS ?= 2
+STORE ?= file
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TYPED := stado agent coordinator
+
+SERVER_s3 := seaweedfs
+SERVER_gs := fake-gcs
+DEMO := $(BIN)/python examples/digits-sweep/demo.py
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test check format demo bench lock clean
+
+help:  ## Show this list
+	@echo 'Targets (each sets up .venv when it has to):'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## Make .venv with stado (editable) and everything for development
+
+$(STAMP): pyproject.toml requirements-dev.lock
+	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv: install one, or say make PYTHON=...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --requirement requirements-dev.lock
+	$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: $(STAMP)  ## Run the tests (JOBS=2 at a time; ARGS='-k name' picks some)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(STAMP)  ## Format, lint, types, then the tests: what a change must pass
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(TYPED)
+	$(MAKE) test
+
+format: $(STAMP)  ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+demo: $(STAMP)  ## Run a sweep of real trainings (STORE=file, s3 or gs: a server of this machine)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(if $(filter file,$(STORE)),$(DEMO),\
+	$(BIN)/python -m tests.servers $(or $(SERVER_$(STORE)),$(error STORE is file, s3 or gs, not $(STORE))) --for-command $(DEMO))
+
+bench: $(STAMP)  ## Measure what starting, forking and talking cost
+	$(BIN)/python -m tests.system.bench
+
+lock:  ## Pin the newest versions that fit, from a clean environment, into requirements-dev.lock
+	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv: install one, or say make PYTHON=...' >&2; exit 1; }
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install -qq --no-compile --disable-pip-version-check --editable '.[dev]'
+	.venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable \
+	| grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > requirements-dev.lock.new
+	mv requirements-dev.lock.new requirements-dev.lock
+	rm -rf .venv-lock
+
+clean:  ## Remove what the targets made
+	rm -rf $(VENV) .venv-lock requirements-dev.lock.new .demo .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
