@@ -1,0 +1,297 @@
+"""What only a directory has: crashes, processes that share it, and a disk that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stado.errors import (
+    Ambiguous,
+    Conflict,
+    Denied,
+    Exists,
+    Misconfigured,
+    NotFound,
+    StoreError,
+    Unavailable,
+)
+from stado.storage import file as file_module
+from stado.storage.file import FileStore
+from stado.storage.file_errors import store_errors
+from stado.storage.file_locks import FileLocks
+from stado.storage.file_version import EMPTY_VERSION
+from tests.storage.fakes import FakeClock, SeededEntropy
+from tests.storage.stores import CLOCK, ENTROPY
+
+PROCESSES = 8
+RACES = 150
+SWAPS = 60
+KILLS = 12
+POLL_SECONDS_MAX = 30.0
+
+
+def _store(root: Path, *, durable: bool = True) -> FileStore:
+    return FileStore.make(root, CLOCK, ENTROPY, durable=durable)
+
+
+@contextmanager
+def _writers(root: Path, what: str, count: int) -> Iterator[Sequence[subprocess.Popen[str]]]:
+    """Processes of `file_writer`, killed at the end whatever happens."""
+    argv = [sys.executable, "-m", "tests.storage.file_writer", str(root), what]
+    processes = [
+        subprocess.Popen([*argv, str(number)], stdout=subprocess.PIPE, text=True)
+        for number in range(count)
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def test_create_race_between_processes_has_one_winner_each(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    with _writers(tmp_path, f"create:{RACES}", PROCESSES) as processes:
+        wins = [process.communicate(timeout=60)[0].split() for process in processes]
+    won = sorted(key for keys in wins for key in keys)
+    assert won == sorted(f"race/{number:04}" for number in range(RACES))
+    for number, keys in enumerate(wins):
+        assert all(store.get(key).data == f"{number}".encode() for key in keys)
+
+
+def test_swaps_between_processes_lose_no_update(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.create("counter/n", b"0")
+    with _writers(tmp_path, f"swap:{SWAPS}", PROCESSES) as processes:
+        for process in processes:
+            process.communicate(timeout=90)
+            assert process.returncode == 0
+    assert store.get("counter/n").data.split()[0] == f"{PROCESSES * SWAPS}".encode()
+
+
+def test_no_version_is_replaced_twice_while_others_delete_and_create(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.create("turns/n", b"start")
+    with _writers(tmp_path, "turns:200", 4) as processes:
+        taken = [line for p in processes for line in p.communicate(timeout=60)[0].split()]
+    assert len(taken) == len(set(taken))
+    assert len(taken) > 100
+
+
+def test_killed_writer_leaves_no_partial_object(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    seen = 0
+    for number in range(KILLS):
+        with _writers(tmp_path, "endless", 1) as (process,):
+            end = time.monotonic() + POLL_SECONDS_MAX
+            count = len(store.list("crash/"))
+            while len(store.list("crash/")) <= count and time.monotonic() < end:
+                time.sleep(0.005)
+            time.sleep(0.01 * number / KILLS)
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+        for entry in store.list("crash/"):
+            data = store.get(entry.key).data
+            assert len(data) == 100_000
+            assert len(set(data)) == 1
+            seen += 1
+        assert store.create(f"after/{number}", b"the lock of a dead writer is free")
+    assert seen > 0
+
+
+def test_temporary_files_of_dead_writers_are_swept_after_an_hour(tmp_path: Path) -> None:
+    _store(tmp_path)
+    old, young = tmp_path / ".tmp" / "old", tmp_path / ".tmp" / "young"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 4000, time.time() - 4000))
+    _store(tmp_path)
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_lost_answer_of_a_link_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS a repeated request reports the link of the first one as taken."""
+    store = _store(tmp_path)
+    link = os.link
+
+    def link_and_lose(source: Path, target: Path) -> None:
+        link(source, target)
+        raise FileExistsError(errno.EEXIST, "exists")
+
+    monkeypatch.setattr(os, "link", link_and_lose)
+    store.create("a/b", b"mine")
+    monkeypatch.undo()
+    assert store.get("a/b").data == b"mine"
+    with pytest.raises(Exists):
+        store.create("a/b", b"other")
+
+
+def test_create_and_its_new_folders_are_flushed_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _store(tmp_path)
+    flushed: list[Path] = []
+    monkeypatch.setattr(file_module, "sync_path", flushed.append)
+    monkeypatch.setattr(file_module, "sync_paths", flushed.extend)
+    store.create("status/job/cells/1", b"x")
+    assert flushed[0].parent.name == ".tmp"
+    made = [tmp_path, tmp_path / "status", tmp_path / "status/job"]
+    assert flushed[1:] == [*made, tmp_path / "status/job/cells"]
+
+
+def test_ten_thousand_creates_are_durable_within_seconds(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    begun = time.monotonic()
+    versions = store.create_many([(f"queue/{number:05}", b"x" * 300) for number in range(10_000)])
+    assert time.monotonic() - begun < 10
+    assert None not in versions
+    assert not list((tmp_path / ".tmp").iterdir())
+
+
+def test_folders_of_a_job_go_with_it_and_fixed_ones_stay(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    for key in ("status/job/cells/1", "index/ready/1", "queue/1"):
+        store.create(key, b"")
+        store.delete(key, None)
+    assert not (tmp_path / "status" / "job").exists()
+    assert (tmp_path / "index" / "ready").is_dir()
+    assert (tmp_path / "queue").is_dir()
+    store.create("status/job/cells/1", b"again")
+    assert store.get("status/job/cells/1").data == b"again"
+
+
+def test_folder_removed_by_another_process_is_made_again(tmp_path: Path) -> None:
+    store, other = _store(tmp_path), _store(tmp_path)
+    store.put("status/job/heartbeat", b"1")
+    store.create("status/job/cells/1", b"1")
+    other.delete("status/job/heartbeat", None)
+    other.delete("status/job/cells/1", None)
+    assert not (tmp_path / "status" / "job").exists()
+    version = store.put("status/job/heartbeat", b"2")
+    other.delete("status/job/heartbeat", None)
+    with pytest.raises(Conflict):
+        store.replace("status/job/heartbeat", b"3", version)
+    assert store.list("status/job/") == []
+
+
+def test_missing_root_is_no_empty_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    store = _store(root)
+    for path in sorted(root.rglob("*"), reverse=True):
+        path.rmdir()
+    root.rmdir()
+    for call in (lambda: store.list("queue/"), lambda: store.get("a"), lambda: store.put("a", b"")):
+        with pytest.raises(Misconfigured, match="there is no store at"):
+            call()
+    assert not root.exists()
+
+
+def test_listing_reads_no_empty_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = _store(tmp_path)
+    store.create("index/ready/1", b"")
+    monkeypatch.setattr(os, "pread", lambda *_: pytest.fail("read"))
+    assert store.list("index/ready/")[0].version == EMPTY_VERSION
+
+
+def test_object_and_folder_of_one_name_are_refused(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.create("a", b"")
+    with pytest.raises(Misconfigured, match="both an object and a folder"):
+        store.create("a/b", b"")
+    with pytest.raises(NotFound):
+        store.get("a/b")
+    store.create("c/d", b"")
+    with pytest.raises(NotFound):
+        store.get("c")
+
+
+@pytest.mark.parametrize(
+    ("number", "writing", "error"),
+    [
+        (errno.EACCES, True, Denied),
+        (errno.EROFS, True, Denied),
+        (errno.EPERM, False, Denied),
+        (errno.ENOSPC, True, Unavailable),
+        (errno.EDQUOT, True, Unavailable),
+        (errno.EIO, True, Ambiguous),
+        (errno.ESTALE, True, Ambiguous),
+        (errno.EIO, False, Unavailable),
+    ],
+)
+def test_errors_of_the_disk_are_told_apart(
+    number: int, writing: bool, error: type[StoreError]
+) -> None:
+    with pytest.raises(error) as raised, store_errors("a", writing=writing):
+        raise OSError(number, os.strerror(number))
+    assert type(raised.value) is error
+    assert os.strerror(number) in str(raised.value)
+
+
+def test_reader_without_write_access_can_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        _store(root).create("a", b"1")
+        with _as_a_mere_reader(root):
+            reader = FileStore(root, CLOCK, ENTROPY)
+            assert reader.get("a").data == b"1"
+            assert [entry.key for entry in reader.list("")] == ["a"]
+            with pytest.raises(Denied, match="who owns"):
+                reader.create("b", b"1")
+
+
+@contextmanager
+def _as_a_mere_reader(root: Path) -> Iterator[None]:
+    folders = (root, root / ".tmp", root / ".locks")
+    for folder in folders:
+        folder.chmod(0o555)
+    user = os.geteuid()
+    if user == 0:  # whom no mode stops
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def test_lock_of_a_stopped_process_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    _store(tmp_path)
+    clock = FakeClock()
+    locks = FileLocks(tmp_path, clock, SeededEntropy())
+    with (
+        locks.holding("a"),
+        pytest.raises(Unavailable, match="is it stopped"),
+        locks.holding("a"),
+    ):
+        pass
+    assert 9 < clock.monotonic() < 11
+
+
+def test_failed_download_leaves_no_file(tmp_path: Path) -> None:
+    store = _store(tmp_path / "store")
+    with pytest.raises(NotFound):
+        store.download("none", tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+def test_missing_file_to_upload_is_not_blamed_on_the_store(tmp_path: Path) -> None:
+    store = _store(tmp_path / "store")
+    with pytest.raises(FileNotFoundError):
+        store.upload("a", tmp_path / "none")
+    assert store.list("") == []
