@@ -1,0 +1,148 @@
+"""The rules that hold the layers apart. Each takes a module and gives the places that break it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+from tests.architecture.source import Module, Place, imports, is_in, literals, names_used
+
+ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main")
+"""They alone read the environment and build adapters."""
+
+OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
+
+_USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
+_ADAPTERS = ("stado.system", "stado.storage.open")
+
+LAYERS: Mapping[str, tuple[str, ...]] = {
+    # The longest name that fits a module says what of ours it may import besides its own layer.
+    "stado": (),
+    "stado.errors": (),
+    "stado.ports": ("stado.errors",),
+    "stado.settings": ("stado.errors",),
+    "stado.core": ("stado.errors",),
+    "stado.storage": ("stado.errors", "stado.ports"),
+    "stado.system": ("stado.errors", "stado.ports"),
+    "stado.jobs": _USE_CASES,
+    "stado.providers": ("stado.errors", "stado.ports", "stado.core"),
+    # The conformance suite is what `stado doctor` runs.
+    "stado.cli": (*_USE_CASES, "stado.settings", "stado.storage.open", "stado.storage.contract"),
+    "stado.cli.context": (*_USE_CASES, *_ADAPTERS, "stado.cli", "stado.settings"),
+    "stado.console": (*_USE_CASES, "stado.settings", "stado.storage.open"),
+    "stado_agent": (*_USE_CASES, "stado.settings"),
+    "stado_agent.main": (*_USE_CASES, *_ADAPTERS, "stado_agent", "stado.settings"),
+    "stado_coordinator": (*_USE_CASES, "stado.settings", "stado.providers.port"),
+    "stado_coordinator.main": (
+        *_USE_CASES,
+        *_ADAPTERS,
+        "stado_coordinator",
+        "stado.settings",
+        "stado.providers",
+    ),
+}
+
+_S3 = ("stado.storage.s3", "stado.storage.s3_clients", "stado.storage.s3_errors")
+_GCS = ("stado.storage.gcs", "stado.storage.gcs_session", "stado.storage.gcs_errors")
+
+FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
+    # Who may import a package that is not ours.
+    "boto3": (*_S3, "stado.providers.aws"),
+    "botocore": (*_S3, "stado.providers.aws"),
+    "google": (*_GCS, "stado.providers.gcp"),
+    "requests": _GCS,
+    "urllib3": _GCS,
+    "tenacity": ("stado.storage",),
+    "psutil": ("stado.system",),
+    "pydantic": ("stado.core",),
+    "click": ("stado.cli", "stado_agent.main", "stado_coordinator.main"),
+    "rich": ("stado.cli", "stado.console"),
+}
+
+IMPURE_MODULES = (
+    *("asyncio", "concurrent", "fcntl", "io", "logging", "multiprocessing", "os", "platform"),
+    *("random", "secrets", "select", "shutil", "signal", "socket", "subprocess", "sys"),
+    *("tempfile", "threading", "time", "uuid"),
+)
+"""What of the standard library the core must not know: it decides, it does nothing."""
+
+MACHINE_MODULES = (
+    *("time", "random", "uuid", "secrets", "threading", "subprocess"),
+    *("asyncio", "concurrent", "multiprocessing", "sched"),
+)
+"""What only `stado.system` imports: everybody else is handed a port."""
+
+_CLOCK_READS = re.compile(r"(.*\.)?(datetime\.(now|utcnow|today)|date\.today)")
+_ENVIRONMENT_READS = re.compile(r"os\.(environb?|getenvb?|putenv|unsetenv)\b.*")
+_MACHINE_CALLS = re.compile(r"os\.(fork|forkpty|urandom|getrandom|posix_spawnp?|system|popen)")
+
+_KEY_PREFIXES = (
+    *("queue", "running", "paused", "completed", "failed", "cancelled", "timed_out"),
+    *("artifacts", "capacity", "control", "index", "ledger", "pipelines", "policies", "quota"),
+    *("runs", "schedules", "snapshots", "status"),
+)
+_KEY_LITERAL = re.compile(rf"({'|'.join(_KEY_PREFIXES)})/\S*")
+
+
+def imports_against_the_layers(module: Module) -> Iterator[Place]:
+    layer = max((name for name in LAYERS if module.is_in(name)), key=len)
+    allowed = (*LAYERS[layer], *([] if layer == "stado" else [layer]))
+    for line, name in imports(module):
+        if name.startswith("."):
+            yield Place(module.name, line, f"imports {name} relatively")
+        elif is_in(name, *OWN_PACKAGES) and not is_in(name, *allowed):
+            yield Place(module.name, line, f"{layer} must not import {name}")
+
+
+def foreign_imports_in_a_wrong_place(module: Module) -> Iterator[Place]:
+    for line, name in imports(module):
+        package = name.partition(".")[0]
+        if package in sys.stdlib_module_names or package in OWN_PACKAGES or not package:
+            continue
+        allowed = FOREIGN_PACKAGES.get(package, ())
+        if not module.is_in(*allowed):
+            places = ", ".join(allowed) or "no module yet"
+            yield Place(module.name, line, f"imports {name}: that is for {places}")
+
+
+def impure_imports_in_the_core(module: Module) -> Iterator[Place]:
+    if not module.is_in("stado.core"):
+        return
+    for line, name in imports(module):
+        if is_in(name, *IMPURE_MODULES):
+            yield Place(module.name, line, f"the core must not import {name}")
+
+
+def key_literals_outside_keys(module: Module) -> Iterator[Place]:
+    if module.is_in("stado.core.keys"):
+        return
+    for line, text in literals(module):
+        if _KEY_LITERAL.fullmatch(text):
+            yield Place(module.name, line, f"spells a key, {text!r}: that is for stado.core.keys")
+
+
+def machine_access_outside_system(module: Module) -> Iterator[Place]:
+    if module.is_in("stado.system"):
+        return
+    for line, name in imports(module):
+        if is_in(name, *MACHINE_MODULES):
+            yield Place(module.name, line, f"imports {name}: take a port of stado.ports")
+    for line, name in names_used(module):
+        if _CLOCK_READS.fullmatch(name) or _MACHINE_CALLS.fullmatch(name):
+            yield Place(module.name, line, f"uses {name}: take a port of stado.ports")
+
+
+def environment_reads_outside_entry_points(module: Module) -> Iterator[Place]:
+    if module.is_in("stado.system", *ENTRY_POINTS):
+        return
+    for line, name in names_used(module):
+        if _ENVIRONMENT_READS.fullmatch(name):
+            yield Place(module.name, line, f"uses {name}: that is for {', '.join(ENTRY_POINTS)}")
+
+
+def bare_excepts(module: Module) -> Iterator[Place]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield Place(module.name, node.lineno, "excepts everything without naming it")
