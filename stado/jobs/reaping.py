@@ -13,7 +13,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from stado.core import keys, moves
-
 from stado.core.liveness import Vigil, mass_silence
 from stado.core.records import Capacity, Ending, Heartbeat, JobReport, Record
 from stado.core.states import Reason, State, Verdict
@@ -291,10 +290,9 @@ class Reaper:
 
     def _checkpoint_silence(self, look: _Look) -> float:
         """Seconds without a new name under the job's checkpoints."""
-        newest = None
         folder = keys.checkpoints_folder(look.job_id)
-        for newest in itertools.islice(walk(self._repo.store, folder), _CHECKPOINT_NAMES_MAX):
-            pass
+        names = itertools.islice(walk(self._repo.store, folder), _CHECKPOINT_NAMES_MAX)
+        newest = max(names, key=lambda entry: entry.key, default=None)
         if self._once:
             return self._age([newest]) if newest is not None else float("inf")
         name = newest.key if newest is not None else None

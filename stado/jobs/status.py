@@ -208,7 +208,7 @@ def resolve(repo: Repository, text: str) -> list[str]:
     if ids.is_job_id(text):
         if find_job(repo, text) is not None:
             return [text]
-        members = [entry for entry in states_of(repo, text)]
+        members = list(states_of(repo, text))
         if members:
             return sorted(members)
     if ids.is_run_id(text):

@@ -122,3 +122,34 @@ def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
         current = repo.find_run(complete.run_id)
         if current is None or not current.value.complete:
             raise
+
+
+class SubmissionSweep:
+    """A slow walk over `runs/` that finishes what submitters who died left half done."""
+
+    def __init__(self, repo: Repository, *, slice_size: int = 10) -> None:
+        self._repo = repo
+        self._slice_size = slice_size
+        self._after = ""
+
+    def turn(self) -> list[str]:
+        """The next few runs; those that had to be finished. A run that was touched within the
+        last lease is its submitter's."""
+        page = self._repo.store.list(keys.RUNS, start_after=self._after, limit=self._slice_size)
+        self._after = page[-1].key if len(page) == self._slice_size else ""
+        now = self._repo.now()
+        finished = []
+        for entry in page:
+            if (now - entry.modified_at).total_seconds() < self._repo.deployment.lease_seconds:
+                continue
+            run_id = self._finish(keys.job_of_record(entry.key))
+            if run_id is not None:
+                finished.append(run_id)
+        return finished
+
+    def _finish(self, run_id: str) -> str | None:
+        stored = self._repo.find_run(run_id)
+        if stored is None or stored.value.complete:
+            return None
+        finish_submission(self._repo, stored, fresh=False)
+        return run_id

@@ -72,6 +72,12 @@ class LiveProcesses:
         _keep_exit_codes()
         return start_command(command)
 
+    def own_identity(self) -> ProcessIdentity:
+        found = self.identify(os.getpid())
+        if found is None:
+            raise ChildProcessError("this process does not find itself")
+        return found
+
     def identify(self, pid: int) -> ProcessIdentity | None:
         found = find_process(pid)
         return None if found is None or found.zombie else found.identity

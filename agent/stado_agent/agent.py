@@ -1,0 +1,354 @@
+"""The agent: turns a host into a worker. It looks at the queue, lets in what fits, and hands it to
+supervisors; it broadcasts what it has and what it runs.
+
+It has one thread, because it forks. It never runs a command itself, and nothing that it does, not
+even its death, touches a running job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stado.core import moves
+from stado.core.liveness import Vigil
+from stado.core.order import Needs, ReadyEntry
+from stado.core.records import Capacity, JobReport
+from stado.core.states import Reason, State
+from stado.errors import ChannelClosed, StoreError, Unreadable
+from stado.jobs.capacity import write_capacity
+from stado.jobs.claim import Claimant
+from stado.jobs.endings import give_verdict, settle
+from stado.jobs.finding import find_job
+from stado.jobs.repository import Repository
+from stado.jobs.upkeep import Upkeep
+from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
+from stado_agent.budget import Budget, Limits
+from stado_agent.job_run import Host
+from stado_agent.supervisor import serve
+from stado_agent.supply import Supply
+from stado_agent.workspace import HostFolder, SupervisorNote
+
+log = logging.getLogger(__name__)
+
+_STEP_SECONDS_MAX = 1.0
+_IDLE_SUPERVISORS_MAX = 32
+_IDLE_SECONDS_MAX = 60.0
+_DISPATCH_ROUNDS_MAX = 256
+_HUNG_SECONDS_MIN = 120.0
+"""A supervisor that waits for an unreachable store can be silent for a while."""
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """A supervisor that we forked, and what it has in hand."""
+
+    peer: Peer
+    entry: ReadyEntry | None = None
+    idle_since: float = 0.0
+
+    @property
+    def pid(self) -> int:
+        return self.peer.identity.pid
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What the owner of the host decides."""
+
+    consumer: str
+    poll_seconds: float
+    limits: Limits = field(default_factory=Limits)
+    version: str = ""
+
+
+class Agent:
+    """One agent. `supervisor_repo` is a repository whose store has never been used: each
+    supervisor gets it by the fork, with connections of its own."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        supervisor_repo: Repository,
+        *,
+        settings: AgentSettings,
+        folder: HostFolder,
+        processes: Processes,
+        hardware: Hardware,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._repo = repo
+        self._supervisor_repo = supervisor_repo
+        self._settings = settings
+        self._folder = folder
+        self._processes = processes
+        self._hardware = hardware
+        self._environment = environment
+        self._budget = Budget(hardware, settings.limits)
+        self._supply = Supply(repo, poll_seconds=settings.poll_seconds)
+        self._claimant = Claimant(
+            consumer=settings.consumer,
+            incarnation=repo.entropy.token(),
+            host=hardware.host_name(),
+        )
+        self._supervised: list[_Supervised] = []
+        self._inherited: list[SupervisorNote] = []
+        self._broadcast_at = float("-inf")
+        self._broadcasts = 0
+        self._unwell = False
+        self._draining = False
+        self._signs = Vigil()
+        self._upkeep = Upkeep(repo, by=settings.consumer)
+
+    # --- life ---------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Claim nothing more; `run` returns when all that runs here has ended."""
+        self._draining = True
+
+    def run(self, leave_at_once: Callable[[], bool]) -> None:
+        """Works until it has drained, or `leave_at_once` says so. Supervisors go on without it."""
+        self._take_back()
+        log.info(
+            "event=agent_started consumer=%s cpu=%g memory_gb=%.1f",
+            self._settings.consumer,
+            self._budget.cpu_total,
+            self._budget.memory_total_mib / 1024,
+        )
+        while not leave_at_once() and not (self._draining and not self._busy):
+            self.step()
+        self._dismiss([one for one in self._supervised if one.entry is None])
+        self._say_farewell()
+
+    def step(self) -> None:
+        """One turn of the loop: at most a second, and what the store takes."""
+        self._listen()
+        try:
+            self._broadcast_when_due()
+            if not self._draining:
+                self._dispatch()
+            self._upkeep.turn_when_due()
+        except (StoreError, Unreadable) as error:
+            self._note_unwell(error)
+        else:
+            self._unwell = False
+        self._retire_idle()
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._inherited) or any(one.entry is not None for one in self._supervised)
+
+    def _note_unwell(self, error: Exception) -> None:
+        """One line an outage. What runs goes on; what waits, waits."""
+        if not self._unwell:
+            log.warning("event=store_trouble error=%r", str(error))
+        self._unwell = True
+        self._repo.clock.sleep(self._repo.entropy.uniform(0.5, 1.5))
+
+    # --- supervisors --------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Hears the supervisors, waiting until there is something to do."""
+        wait = min(_STEP_SECONDS_MAX, self._supply.seconds_to_wait())
+        if self._draining:
+            wait = _STEP_SECONDS_MAX
+        peers = [one.peer for one in self._supervised]
+        ready = {peer.identity for peer in self._processes.wait(peers, wait)}
+        for one in [one for one in self._supervised if one.peer.identity in ready]:
+            self._hear(one)
+        for note in [note for note in self._inherited if self._has_ended(note.supervisor)]:
+            self._inherited.remove(note)
+            self._look_after(note.supervisor, note.job_id, note.epoch)
+            self._supply.hurry()
+
+    def _has_ended(self, supervisor: ProcessIdentity) -> bool:
+        return not self._processes.alive(supervisor)
+
+    def _hear(self, one: _Supervised) -> None:
+        try:
+            while (message := one.peer.channel.receive(0)) is not None:
+                self._heed(one, message.get("event"))
+        except ChannelClosed:
+            self._supervised.remove(one)
+            exit_code = one.peer.poll()
+            one.peer.channel.close()
+            if one.entry is not None:
+                log.error(
+                    "event=supervisor_died pid=%d exit_code=%s job=%s",
+                    one.pid,
+                    exit_code,
+                    one.entry.job_id,
+                )
+                self._look_after(one.peer.identity, one.entry.job_id, one.entry.epoch)
+                self._supply.hurry()
+
+    def _heed(self, one: _Supervised, event: object) -> None:
+        if event == "missed":
+            self._supply.missed()
+        elif event == "idle":
+            one.entry = None
+            one.idle_since = self._repo.clock.monotonic()
+            self._supply.hurry()
+
+    def _look_after(self, supervisor: ProcessIdentity, job_id: str, epoch: int) -> None:
+        """A supervisor is gone: ends what is left of its job, and the epoch if we held it.
+
+        Its note names the process group, and the epoch that it may have adopted since."""
+        note = self._folder.read_note(supervisor.pid)
+        if note is not None and note.supervisor == supervisor:
+            epoch = note.epoch
+            if note.leader is not None:
+                self._processes.kill_group(note.leader)
+        self._folder.remove_note(supervisor.pid)
+        try:
+            self._end_as_lost(job_id, epoch)
+        except (StoreError, Unreadable) as error:
+            log.warning("event=left_to_reaper job=%s error=%r", job_id, str(error))
+        self._folder.workspace(job_id, epoch).remove()
+
+    def _end_as_lost(self, job_id: str, epoch: int) -> None:
+        """The holder's own word that nothing of this epoch lives any more: no seal is needed.
+        An epoch that nobody holds for us is not ours to end."""
+        found = find_job(self._repo, job_id)
+        if found is None or found.state is not State.RUNNING or found.record.epoch != epoch:
+            return
+        holder = found.record.holder
+        if holder is None or holder.consumer != self._settings.consumer:
+            return
+        beat = self._repo.find_heartbeat(job_id)
+        own = beat is not None and beat.value.epoch == epoch
+        ending = moves.lost(
+            found.record,
+            started_at=beat.value.started_at if beat is not None and own else None,
+            now=self._repo.now(),
+            by=self._settings.consumer,
+            reason=Reason.SUPERVISOR_DIED,
+            detail="its supervisor died, and what it was running was ended",
+        )
+        give_verdict(self._repo, found.record, ending)
+        settle(self._repo, job_id, epoch)
+
+    def _take_back(self) -> None:
+        """What an earlier agent of this name left on this host: living supervisors are counted,
+        dead ones looked after."""
+        for note in list(self._folder.notes()):
+            if self._processes.alive(note.supervisor):
+                log.info("event=taken_back job=%s epoch=%d", note.job_id, note.epoch)
+                self._inherited.append(note)
+            else:
+                self._look_after(note.supervisor, note.job_id, note.epoch)
+
+    # --- letting jobs in ----------------------------------------------------------------
+
+    def _reserved(self) -> list[Needs]:
+        own = [one.entry.needs for one in self._supervised if one.entry is not None]
+        return own + [note.needs for note in self._inherited]
+
+    def _dispatch(self) -> None:
+        taken = {one.entry.name for one in self._supervised if one.entry is not None}
+        for _ in range(_DISPATCH_ROUNDS_MAX):
+            offer = self._budget.offer(self._reserved())
+            if offer.spent:
+                return
+            entry = self._supply.next_fitting(offer, skip=lambda entry: entry.name in taken)
+            if entry is None:
+                return
+            taken.add(entry.name)
+            self._hand_over(entry)
+
+    def _hand_over(self, entry: ReadyEntry) -> None:
+        idle = [one for one in self._supervised if one.entry is None]
+        one = idle[-1] if idle else self._fork()
+        one.entry = entry
+        try:
+            one.peer.channel.send({"do": "run", "entry": entry.name})
+        except ChannelClosed:
+            one.entry = None
+            self._supervised.remove(one)
+
+    def _fork(self) -> _Supervised:
+        repo, folder, processes = self._supervisor_repo, self._folder, self._processes
+        claimant, environment = self._claimant, self._environment
+
+        def main(channel: Channel) -> None:
+            identity = processes.own_identity()
+            serve(channel, repo, Host(processes, folder, claimant, environment, identity))
+
+        one = _Supervised(self._processes.fork(main))
+        self._supervised.append(one)
+        return one
+
+    def _retire_idle(self) -> None:
+        now = self._repo.clock.monotonic()
+        idle = [one for one in self._supervised if one.entry is None]
+        surplus = idle[:-_IDLE_SUPERVISORS_MAX] if len(idle) > _IDLE_SUPERVISORS_MAX else []
+        old = [one for one in idle if now - one.idle_since > _IDLE_SECONDS_MAX]
+        self._dismiss([one for one in idle if one in surplus or one in old])
+
+    def _dismiss(self, idle: list[_Supervised]) -> None:
+        for one in idle:
+            self._supervised.remove(one)
+            one.peer.channel.close()
+            one.peer.poll()
+
+    # --- what others see ----------------------------------------------------------------
+
+    def _broadcast_when_due(self) -> None:
+        now = self._repo.clock.monotonic()
+        if now - self._broadcast_at >= self._repo.deployment.beat_seconds:
+            self._broadcast_at = now
+            self._end_hung()
+            self._broadcast(stopped=False)
+
+    def _broadcast(self, *, stopped: bool) -> None:
+        self._broadcasts += 1
+        offer = self._budget.offer(self._reserved())
+        capacity = Capacity(
+            consumer=self._settings.consumer,
+            incarnation=self._claimant.incarnation,
+            host=self._claimant.host,
+            at=self._repo.now(),
+            counter=self._broadcasts,
+            broadcast_seconds=self._repo.deployment.beat_seconds,
+            cpu_total=self._budget.cpu_total,
+            cpu_free=offer.cpu_milli / 1000,
+            memory_total_gb=self._budget.memory_total_mib / 1024,
+            memory_free_gb=offer.memory_mib / 1024,
+            disk_free_gb=round(self._hardware.disk_free_bytes(self._folder.root) / 1024**3, 3),
+            jobs=self._reports(),
+            draining=self._draining,
+            stopped=stopped,
+            version=self._settings.version,
+        )
+        write_capacity(self._repo, capacity)
+
+    def _reports(self) -> list[JobReport]:
+        """Of each job: the signs that its supervisor gave on this host, store or no store."""
+        return [
+            JobReport(
+                job_id=note.job_id,
+                epoch=note.epoch,
+                signs=self._folder.signs(note.supervisor.pid),
+            )
+            for note in self._folder.notes()
+        ]
+
+    def _end_hung(self) -> None:
+        """A supervisor that gives no sign on its own host, for long, is as good as dead."""
+        now = self._repo.clock.monotonic()
+        limit = max(2 * self._repo.deployment.lease_seconds, _HUNG_SECONDS_MIN)
+        for one in self._supervised:
+            if one.entry is None:
+                self._signs.restart(str(one.pid))
+            elif self._signs.look(str(one.pid), self._folder.signs(one.pid), now) > limit:
+                log.error("event=supervisor_hung pid=%d job=%s", one.pid, one.entry.job_id)
+                one.peer.kill()
+
+    def _say_farewell(self) -> None:
+        self._draining = True
+        try:
+            self._broadcast(stopped=True)
+        except StoreError as error:
+            log.warning("event=farewell_failed error=%r", str(error))
+        log.info("event=agent_stopped consumer=%s", self._settings.consumer)

@@ -1,0 +1,56 @@
+"""Keeps a job's checkpoint folder in the store while the job runs.
+
+A folder is uploaded when it has changed since the last time and then stood still for a beat, so
+that a half-written checkpoint is not taken. What changes under the upload is not committed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stado.core.records import Checkpoint
+from stado.jobs import checkpoints
+from stado.jobs.checkpoints import Fingerprint, fingerprint
+from stado.jobs.repository import Repository
+
+
+class CheckpointSync:
+    """One job's checkpoint folder."""
+
+    def __init__(self, repo: Repository, folder: Path) -> None:
+        self._repo = repo
+        self._folder = folder
+        self._sequence = 0
+        self._saved: Fingerprint = ()
+        self._seen: Fingerprint = ()
+        self._due_at = repo.clock.monotonic() + repo.deployment.beat_seconds
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Fills the folder; what is restored need not be saved again."""
+        checkpoints.restore(self._repo, checkpoint, self._folder)
+        self._saved = fingerprint(self._folder)
+
+    def save_when_due(self, job_id: str, epoch: int) -> None:
+        now = self._repo.clock.monotonic()
+        if now < self._due_at:
+            return
+        self._due_at = now + self._repo.deployment.beat_seconds
+        before, self._seen = self._seen, fingerprint(self._folder)
+        if self._seen == before:
+            self._save(job_id, epoch)
+
+    def save_rest(self, job_id: str, epoch: int) -> None:
+        """What the job left there, now that nothing writes any more."""
+        self._seen = fingerprint(self._folder)
+        self._save(job_id, epoch)
+
+    def _save(self, job_id: str, epoch: int) -> None:
+        if not self._seen or self._seen == self._saved:
+            return
+        self._sequence += 1
+        state = self._seen
+        saved = checkpoints.save(
+            self._repo, job_id=job_id, epoch=epoch, sequence=self._sequence, folder=self._folder
+        )
+        if saved is not None:
+            self._saved = state

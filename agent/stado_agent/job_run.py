@@ -1,0 +1,401 @@
+"""One job in the hands of its supervisor: prepared, run, verified, published, ended.
+
+It beats as long as it holds the epoch, and starts no command unless a beat has just been accepted.
+Once its epoch is sealed it adopts the next one if nobody else has it, and otherwise stops what it
+started and writes nothing more than what is below its own epoch's keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from stado.core import keys, moves
+from stado.core.order import ReadyEntry
+from stado.core.records import EndCell, Ending, LateResult, Phase, Record
+from stado.core.states import Reason, Verdict
+from stado.errors import Conflict, Denied, NotFound, Refused, StoreError
+from stado.jobs import checkpoints, outputs
+from stado.jobs.claim import Claimant, Claimed, adopt
+from stado.jobs.endings import give_verdict, settle, settle_own
+from stado.jobs.repository import Repository
+from stado.ports import Command, JobProcess, Processes, ProcessIdentity
+from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.environment import command_environment
+from stado_agent.group_ending import end_leftovers, stop_group
+from stado_agent.log_shipping import LogShipper
+from stado_agent.pulse import Pulse
+from stado_agent.workspace import HostFolder, SupervisorNote
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_LOOK_SECONDS = 0.5
+"""How often a waiting supervisor looks whether something was asked for."""
+
+_RETRY_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a supervisor works, and for whom."""
+
+    processes: Processes
+    folder: HostFolder
+    claimant: Claimant
+    environment: Mapping[str, str]
+    identity: ProcessIdentity
+    """Of the supervisor's own process."""
+
+
+class _Fenced(Exception):
+    """The epoch was ended without us: nothing more may be written for it."""
+
+
+class _Cancelled(Exception):
+    """A cancel was asked for, and everything that the command started has been stopped."""
+
+
+class _InputUnavailable(Exception):
+    """Something that the job starts from cannot be had."""
+
+
+class JobRun:
+    """One job, over one epoch or, once adopted, more."""
+
+    def __init__(self, repo: Repository, host: Host, claimed: Claimed, entry: ReadyEntry) -> None:
+        self._repo = repo
+        self._host = host
+        self._claimed = claimed
+        self._entry = entry
+        self._look_seconds = min(_LOOK_SECONDS, repo.deployment.beat_seconds)
+        self._workspace = host.folder.workspace(claimed.record.id, claimed.record.epoch)
+        self._shipper = LogShipper(repo, self._workspace.log)
+        self._checkpoints = CheckpointSync(repo, self._workspace.checkpoints)
+        self._process: JobProcess | None = None
+        self._started_at: datetime | None = None
+        self._outcome: Ending | None = None
+        self._decided: EndCell | None = None
+        self._pulse = self._new_pulse(claimed.record)
+
+    @property
+    def _record(self) -> Record:
+        return self._claimed.record
+
+    def run(self) -> None:
+        """From the claim to the settled verdict; the workspace is gone afterwards."""
+        try:
+            self._pulse.start()
+            self._outcome = self._work()
+            self._publish(self._outcome)
+            self._finish(self._outcome)
+        except _Fenced:
+            self._write_late()
+        finally:
+            self._pulse.stop()
+            self._stop_process()
+            self._workspace.remove()
+
+    # --- from preparation to the outcome ------------------------------------------------
+
+    def _work(self) -> Ending:
+        try:
+            self._prepare()
+            return self._judge(self._run_command(self._record.spec.command, Phase.RUNNING))
+        except _Cancelled:
+            detail = "cancelled while it was running"
+            return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
+        except OSError as error:
+            detail = f"the host could not start it: {error}"
+            return self._ending(Verdict.FAILED, Reason.LAUNCH_FAILED, detail)
+        except _InputUnavailable as error:
+            return self._ending(Verdict.FAILED, Reason.INPUT_UNAVAILABLE, str(error))
+
+    def _prepare(self) -> None:
+        self._fence()
+        self._workspace.make()
+        if self._record.epoch > 1:
+            self._restore_checkpoint()
+        while not self._pulse.may_start():
+            self._fence()
+            self._repo.clock.sleep(self._look_seconds)
+
+    def _restore_checkpoint(self) -> None:
+        try:
+            newest = self._insist(lambda: checkpoints.find_newest(self._repo, self._record.id))
+            if newest is not None:
+                self._insist(lambda: self._checkpoints.restore(newest))
+        except (Conflict, NotFound, Refused) as error:
+            raise _InputUnavailable(f"its checkpoint cannot be restored: {error}") from error
+
+    def _judge(self, exit_code: int) -> Ending:
+        """The outcome of a command that ended by itself."""
+        if exit_code != 0:
+            detail = _describe_exit("the command", exit_code)
+            return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
+        verify = self._record.spec.verify
+        verified = 0 if verify is None else self._run_command(verify, Phase.VERIFYING)
+        if verified != 0:
+            detail = _describe_exit("the verify command", verified)
+            return self._ending(Verdict.FAILED, Reason.VERIFY_FAILED, detail, exit_code)
+        return self._ending(Verdict.COMPLETED, None, None, exit_code)
+
+    def _ending(
+        self,
+        verdict: Verdict,
+        reason: Reason | None,
+        detail: str | None,
+        exit_code: int | None = None,
+    ) -> Ending:
+        return Ending(
+            verdict=verdict,
+            reason=reason,
+            detail=None if detail is None else moves.clip(detail),
+            exit_code=exit_code,
+            started_at=self._started_at,
+            ended_at=self._repo.now(),
+            by=self._host.claimant.consumer,
+        )
+
+    # --- the command --------------------------------------------------------------------
+
+    def _run_command(self, command: str, phase: Phase) -> int:
+        """The exit code. Raises `_Cancelled` once a cancel has stopped it, `OSError` when it
+        could not be started."""
+        self._fence()
+        self._stop_if_cancelled()
+        process = self._host.processes.start(self._command(command))
+        self._process = process
+        if self._started_at is None:
+            self._started_at = self._repo.now()
+        self._pulse.started_at = self._started_at
+        self._pulse.phase = phase
+        self._write_note()
+        exit_code = self._attend(process)
+        end_leftovers(self._repo.clock, process, self._record.id)
+        self._process = None
+        return exit_code
+
+    def _command(self, command: str) -> Command:
+        workdir = self._record.spec.workdir
+        return Command(
+            argv=("/bin/sh", "-c", command),
+            environment=command_environment(self._host.environment, self._record, self._workspace),
+            folder=self._workspace.work if workdir is None else Path(workdir),
+            log_path=self._workspace.log,
+        )
+
+    def _attend(self, process: JobProcess) -> int:
+        """Waits for the command's end, shipping its log and checkpoints on the way.
+
+        A command that has ended by itself keeps its outcome, whatever was asked meanwhile."""
+        while True:
+            exit_code = process.wait(self._look_seconds)
+            if exit_code is not None:
+                return exit_code
+            self._fence()
+            self._stop_if_cancelled()
+            self._ship()
+
+    def _stop_if_cancelled(self) -> None:
+        if self._pulse.cancel_asked:
+            self._pulse.phase = Phase.STOPPING
+            self._stop_process()
+            raise _Cancelled
+
+    def _stop_process(self) -> None:
+        if self._process is not None:
+            grace = self._repo.deployment.cancel_grace_seconds
+            stop_group(self._repo.clock, self._process, self._record.id, grace_seconds=grace)
+            self._process = None
+
+    # --- log, checkpoints, files --------------------------------------------------------
+
+    def _ship(self) -> None:
+        """What can wait: a store that is away delays it and nothing else."""
+        try:
+            self._shipper.ship_when_due(self._record.id, self._record.epoch)
+            self._checkpoints.save_when_due(self._record.id, self._record.epoch)
+        except (StoreError, OSError) as error:
+            log.warning("event=shipping_delayed job=%s error=%r", self._record.id, str(error))
+
+    def _publish(self, outcome: Ending) -> None:
+        """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
+        a store that is away never costs a second execution."""
+        partial = outcome.verdict is not Verdict.COMPLETED
+        job_id, epoch = self._record.id, self._record.epoch
+        self._pulse.phase = Phase.UPLOADING
+        self._insist(lambda: self._shipper.ship_rest(job_id, epoch))
+        if partial:
+            self._insist(lambda: self._checkpoints.save_rest(job_id, epoch))
+        self._insist(
+            lambda: outputs.publish(
+                self._repo,
+                job_id=job_id,
+                epoch=epoch,
+                folder=self._workspace.output,
+                partial=partial,
+            )
+        )
+
+    # --- the verdict --------------------------------------------------------------------
+
+    def _finish(self, outcome: Ending) -> None:
+        """Gives the verdict and settles; what others decided first is settled instead."""
+        if self._is_decided():
+            return
+        cell, ours = self._insist(lambda: give_verdict(self._repo, self._record, outcome))
+        if self._is_decided():
+            return
+        if ours:
+            self._decided = cell
+            version = self._claimed.running_version
+            self._insist(lambda: settle_own(self._repo, cell, version))
+        else:
+            self._settle()
+            self._write_late()
+        self._log_end(cell)
+
+    def _is_decided(self) -> bool:
+        """Whether the verdict was given on the way, because the epoch turned out to be sealed."""
+        return self._decided is not None
+
+    def _settle(self) -> None:
+        self._insist(lambda: settle(self._repo, self._record.id, self._record.epoch))
+
+    def _log_end(self, cell: EndCell) -> None:
+        log.info(
+            "event=ended job=%s epoch=%d verdict=%s reason=%s exit_code=%s",
+            cell.record.id,
+            cell.record.epoch,
+            cell.ending.verdict,
+            cell.ending.reason,
+            cell.ending.exit_code,
+        )
+
+    # --- sealed -------------------------------------------------------------------------
+
+    def _fence(self) -> None:
+        """Nothing, unless the epoch was sealed. Then it gets its verdict, ours if we are first:
+        the outcome where the command has ended, else lost, and a living command is carried over
+        into the next epoch if nobody else has that. Raises `_Fenced` when we are out of it."""
+        if not self._pulse.sealed or self._decided is not None:
+            return
+        self._pulse.stop()
+        verdict = self._outcome or self._lost()
+        cell, ours = self._persist(lambda: give_verdict(self._repo, self._record, verdict))
+        self._persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
+        if ours and self._outcome is not None:
+            self._decided = cell
+            self._log_end(cell)
+        elif self._process is None or not self._adopt(cell):
+            raise _Fenced
+
+    def _lost(self) -> Ending:
+        return moves.lost(
+            self._record,
+            started_at=self._started_at,
+            now=self._repo.now(),
+            by=self._host.claimant.consumer,
+            reason=Reason.LEASE_EXPIRED,
+            detail="its worker could not give a sign of life in time",
+        )
+
+    def _adopt(self, cell: EndCell) -> bool:
+        """Whether the living command now runs under the next epoch."""
+        if cell.ending.verdict is not Verdict.LOST:
+            return False
+        following = moves.after(cell)
+        adopted = self._persist(lambda: adopt(self._repo, following, self._host.claimant))
+        if adopted is None:
+            return False
+        log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
+        self._claimed = adopted
+        phase, self._pulse = self._pulse.phase, self._new_pulse(adopted.record)
+        self._pulse.phase = phase
+        self._pulse.started_at = self._started_at
+        self._write_note()
+        self._pulse.start()
+        self._fence()
+        return True
+
+    def _write_late(self) -> None:
+        """What we still had to say when the epoch had been decided without us."""
+        if self._started_at is None:
+            return
+        exit_code = self._process.wait(0) if self._process is not None else None
+        if self._outcome is not None:
+            exit_code = self._outcome.exit_code
+        self._stop_process()
+        late = LateResult(
+            job_id=self._record.id,
+            epoch=self._record.epoch,
+            consumer=self._host.claimant.consumer,
+            at=self._repo.now(),
+            exit_code=exit_code,
+            detail="the worker was heard again after its epoch had been ended without it",
+        )
+        try:
+            self._repo.store.put(keys.late(late.job_id, late.epoch), late.encode())
+            self._shipper.ship_rest(late.job_id, late.epoch)
+        except StoreError as error:
+            log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))
+
+    # --- patience -----------------------------------------------------------------------
+
+    def _insist(self, step: Callable[[], Result]) -> Result:
+        """Repeats a step until the store takes it, or the epoch turns out to be sealed."""
+        return self._persist(step, between=self._fence)
+
+    def _persist(
+        self, step: Callable[[], Result], *, between: Callable[[], None] | None = None
+    ) -> Result:
+        pause = 1.0
+        while True:
+            try:
+                return step()
+            except (NotFound, Conflict):
+                raise
+            except StoreError as error:
+                self._log_delay(error, pause)
+            if between is not None:
+                between()
+            self._repo.clock.sleep(self._repo.entropy.uniform(pause / 2, pause))
+            pause = min(pause * 2, _RETRY_SECONDS_MAX)
+
+    def _log_delay(self, error: StoreError, pause: float) -> None:
+        log.warning(
+            "event=store_%s job=%s retry_seconds=%.0f error=%r",
+            "refused" if isinstance(error, Denied) else "unreachable",
+            self._record.id,
+            pause,
+            str(error),
+        )
+
+    # --- this host ----------------------------------------------------------------------
+
+    def _new_pulse(self, record: Record) -> Pulse:
+        pid = self._host.identity.pid
+        return Pulse(self._repo, record, lambda: self._host.folder.touch_note(pid))
+
+    def _write_note(self) -> None:
+        self._host.folder.write_note(
+            SupervisorNote(
+                supervisor=self._host.identity,
+                job_id=self._record.id,
+                epoch=self._record.epoch,
+                needs=self._entry.needs,
+                leader=self._process.identity if self._process is not None else None,
+            )
+        )
+
+
+def _describe_exit(what: str, exit_code: int) -> str:
+    if exit_code < 0:
+        return f"{what} was ended by signal {-exit_code}"
+    return f"{what} exited with {exit_code}"

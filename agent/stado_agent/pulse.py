@@ -1,0 +1,99 @@
+"""The pulse of a held epoch: a thread that beats and checks in, whatever else the supervisor is
+waiting for, and tells it what has come of that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from stado.core.records import Phase, Record
+from stado.errors import StoreError, Unreadable
+from stado.jobs.life import LifeSigns
+from stado.jobs.repository import Repository
+from stado.ports import Event, Task
+
+log = logging.getLogger(__name__)
+
+
+class Pulse:
+    """Beats for one epoch from `start` to `stop`. The supervisor sets `phase` and `started_at`
+    and reads `sealed` and `cancel_asked`."""
+
+    def __init__(self, repo: Repository, record: Record, on_beat: Callable[[], None]) -> None:
+        self._repo = repo
+        self._record = record
+        self._signs = LifeSigns(repo, record)
+        self._on_beat = on_beat
+        self._ended: Event = repo.tasks.event()
+        self._task: Task | None = None
+        self._lease_seconds = repo.deployment.lease_seconds
+        self._accepted_sent_at: float | None = None
+        self._silent = False
+        self.phase = Phase.PREPARING
+        self.started_at: datetime | None = None
+        self.sealed = False
+        self.cancel_asked = False
+
+    def start(self) -> None:
+        """Returns when a first beat was accepted, or the epoch is known to be sealed."""
+        pace = self._repo.deployment.beat_seconds
+        while not self._beat() and not self.sealed:
+            self._repo.clock.sleep(min(1.0, pace))
+        self._task = self._repo.tasks.start(f"pulse {self._record.id}", self._run)
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._task is not None:
+            self._task.join(self._lease_seconds)
+
+    def may_start(self) -> bool:
+        """Whether a beat was accepted so lately that nobody can have declared us dead since:
+        less than half a lease after it was sent, and that not long ago."""
+        if self._accepted_sent_at is None:
+            return False
+        return self._repo.clock.monotonic() - self._accepted_sent_at < self._lease_seconds / 2
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._repo.deployment.beat_seconds):
+            self._beat()
+            if self.sealed:
+                return
+            self._check_in()
+
+    def _beat(self) -> bool:
+        """Whether the beat was accepted."""
+        self._on_beat()
+        sent_at = self._repo.clock.monotonic()
+        try:
+            accepted = self._signs.beat(self.phase, self.started_at)
+        except (StoreError, Unreadable) as error:
+            self._note_silence(error)
+            return False
+        self._silent = False
+        if accepted:
+            self._accepted_sent_at = sent_at
+        else:
+            self.sealed = True
+        return accepted
+
+    def _check_in(self) -> None:
+        try:
+            asked = self._signs.asked()
+        except (StoreError, Unreadable) as error:
+            self._note_silence(error)
+            return
+        if asked is not None and asked.cancel:
+            self.cancel_asked = True
+
+    def _note_silence(self, error: Exception) -> None:
+        """One line an outage, not one a beat."""
+        if not self._silent:
+            log.warning(
+                "event=beat_failed job=%s epoch=%d error=%r",
+                self._record.id,
+                self._record.epoch,
+                str(error),
+            )
+        self._silent = True

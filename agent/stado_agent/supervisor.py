@@ -1,0 +1,67 @@
+"""The supervisor: one process that takes a job from its claim to its verdict.
+
+It outlives the agent that forked it, and never has more than one job at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from stado.core.order import ReadyEntry, parse_entry
+from stado.errors import ChannelClosed, StoreError, Unreadable
+from stado.jobs.claim import Claimed, claim
+from stado.jobs.repository import Repository
+from stado.ports import Channel
+from stado_agent.job_run import Host, JobRun
+from stado_agent.workspace import SupervisorNote
+
+log = logging.getLogger(__name__)
+
+
+def serve(channel: Channel, repo: Repository, host: Host) -> None:
+    """Takes jobs from the agent one after another, until the agent is gone or wants no more.
+
+    In: `{"do": "run", "entry": <name>}`. Out: `missed` when somebody else has the job, and in any
+    case `idle` in the end. An error that it has no answer to ends this process; the agent then
+    ends the epoch as lost."""
+    while True:
+        try:
+            message = channel.receive(None)
+        except ChannelClosed:
+            return
+        assert message is not None  # without a time limit there is always one
+        entry = parse_entry(message["entry"])
+        assert entry is not None  # the agent parsed it before
+        _run_entry(channel, repo, host, entry)
+        host.folder.remove_note(host.identity.pid)
+        _tell(channel, event="idle")
+
+
+def _run_entry(channel: Channel, repo: Repository, host: Host, entry: ReadyEntry) -> None:
+    host.folder.write_note(
+        SupervisorNote(host.identity, entry.job_id, entry.epoch, entry.needs, leader=None)
+    )
+    claimed = _claim(repo, host, entry)
+    if claimed is None:
+        _tell(channel, event="missed")
+        return
+    log.info("event=claimed job=%s epoch=%d", entry.job_id, entry.epoch)
+    JobRun(repo, host, claimed, entry).run()
+
+
+def _claim(repo: Repository, host: Host, entry: ReadyEntry) -> Claimed | None:
+    """A claim that fails half-way leaves a running record, which the reaper gives back."""
+    try:
+        return claim(repo, entry, host.claimant)
+    except (StoreError, Unreadable) as error:
+        log.warning("event=claim_failed job=%s error=%r", entry.job_id, str(error))
+        return None
+
+
+def _tell(channel: Channel, **message: Any) -> None:
+    """The agent may be gone; the job goes on without it."""
+    try:
+        channel.send(message)
+    except ChannelClosed:
+        return

@@ -1,0 +1,107 @@
+"""Where an agent gets its next job from: pages of the queue, read no more often than it pays.
+
+A page is used for a moment and then read again, so that what is new and urgent comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stado.core.admission import Offer, admit
+from stado.core.order import ReadyEntry
+from stado.jobs.queue_index import Page, read_page
+from stado.jobs.repository import Repository
+
+_FRESH_SECONDS = 2.0
+_PAGE_MIN = 64
+_PAGE_MAX = 1000
+_PAGES_MAX = 20
+"""How deep an agent looks for a job that fits when the head of the queue does not."""
+
+_IDLE_FACTOR = 1.5
+
+
+class Supply:
+    """The queue as one agent sees it."""
+
+    def __init__(self, repo: Repository, *, poll_seconds: float) -> None:
+        self._repo = repo
+        self._poll_seconds_max = poll_seconds
+        self._pause = 0.0
+        self._next_poll_at = 0.0
+        self._read_at = float("-inf")
+        self._entries: list[ReadyEntry] = []
+        self._missed_one = False
+
+    def seconds_to_wait(self) -> float:
+        """Until the queue is worth another look."""
+        return max(0.0, self._next_poll_at - self._repo.clock.monotonic())
+
+    def hurry(self) -> None:
+        """Something ended here: what waits may fit now."""
+        self._pause = 0.0
+        if self._entries:
+            self._next_poll_at = self._repo.clock.monotonic()
+
+    def missed(self) -> None:
+        """Another agent was faster: look elsewhere next time, not at the very next job, which
+        all who lost will try."""
+        self._missed_one = True
+
+    def next_fitting(
+        self, offer: Offer, *, skip: Callable[[ReadyEntry], bool]
+    ) -> ReadyEntry | None:
+        """The first job in the order of the queue that may start here now; None for now."""
+        if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
+            self._entries = []
+        found = self._take(offer, skip)
+        if found is None and not self.seconds_to_wait():
+            self._poll(offer, skip)
+            found = self._take(offer, skip)
+        return found
+
+    def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
+        now_ms = self._repo.now_ms()
+        self._entries = [entry for entry in self._entries if not skip(entry)]
+        fitting = (
+            entry for entry in self._entries if admit(entry.needs, offer, now_ms=now_ms) is None
+        )
+        found = next(fitting, None)
+        if found is None:
+            return None
+        if self._missed_one:
+            self._missed_one = False
+            equals = [found, *(entry for entry in fitting if entry.priority == found.priority)]
+            found = equals[int(self._repo.entropy.uniform(0, len(equals) - 0.001))]
+        self._entries.remove(found)
+        return found
+
+    def _poll(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> None:
+        """Reads the head of the queue, and on while nothing in it fits."""
+        limit = min(_PAGE_MAX, max(_PAGE_MIN, 16 * offer.cpu_milli // 1000))
+        page = read_page(self._repo, limit=limit)
+        now_ms = self._repo.now_ms()
+
+        def fits(page: Page) -> bool:
+            return any(
+                not skip(entry) and admit(entry.needs, offer, now_ms=now_ms) is None
+                for entry in page.entries
+            )
+
+        for _ in range(_PAGES_MAX):
+            if page.paused or page.next_after is None or fits(page):
+                break
+            page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
+        self._entries = [] if page.paused else page.entries
+        self._read_at = self._repo.clock.monotonic()
+        self._plan_next_poll(found_work=not page.paused and fits(page))
+
+    def _plan_next_poll(self, *, found_work: bool) -> None:
+        """An idle agent looks less and less often, and never in step with the others."""
+        shortest = self._poll_seconds_max / 4
+        self._pause = (
+            shortest if found_work else min(self._poll_seconds_max, self._pause * _IDLE_FACTOR)
+        )
+        self._pause = max(self._pause, shortest)
+        jitter = self._repo.entropy.uniform(0.8, 1.2)
+        self._next_poll_at = self._repo.clock.monotonic() + self._pause * jitter

@@ -1,0 +1,151 @@
+"""Folders of an agent on its host: what a job may use while it runs, and what tells a restarted
+agent which supervisors still live.
+
+Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
+`jobs/<job>.<epoch>/{work,output,checkpoints,log}`. Nothing here outlives its job but what could
+not be delivered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stado.core import keys
+from stado.core.order import Needs
+from stado.ports import ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folders of one job's epoch."""
+
+    root: Path
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def output(self) -> Path:
+        return self.root / "output"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    def make(self) -> None:
+        """Fresh and empty: what an earlier life of the same epoch left is removed."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for folder in (self.root, self.work, self.output, self.checkpoints):
+            folder.mkdir(mode=0o700, parents=True)
+        self.log.touch(mode=0o600)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorNote:
+    """What a supervisor writes down about itself while it has a job."""
+
+    supervisor: ProcessIdentity
+    job_id: str
+    epoch: int
+    needs: Needs
+    leader: ProcessIdentity | None
+    """Of the command's process group, once it was started."""
+
+    def encode(self) -> bytes:
+        return json.dumps(
+            {
+                "supervisor": [self.supervisor.pid, self.supervisor.started],
+                "job_id": self.job_id,
+                "epoch": self.epoch,
+                "needs": [self.needs.cpu_milli, self.needs.memory_mib],
+                "leader": None if self.leader is None else [self.leader.pid, self.leader.started],
+            }
+        ).encode()
+
+
+def decode_note(data: bytes) -> SupervisorNote | None:
+    """None for what a crash cut short: the store knows the rest."""
+    try:
+        fields = json.loads(data)
+        leader = fields["leader"]
+        return SupervisorNote(
+            supervisor=ProcessIdentity(*fields["supervisor"]),
+            job_id=fields["job_id"],
+            epoch=fields["epoch"],
+            needs=Needs(*fields["needs"]),
+            leader=None if leader is None else ProcessIdentity(*leader),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class HostFolder:
+    """The agent's folder on this host."""
+
+    def __init__(self, work_dir: Path, consumer: str) -> None:
+        self.root = work_dir / keys.component(consumer)
+        self._notes = self.root / "supervisors"
+
+    def make(self) -> None:
+        for folder in (self.root, self._notes, self.root / "jobs"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def lock_path(self) -> Path:
+        return self.root / "lock"
+
+    def workspace(self, job_id: str, epoch: int) -> Workspace:
+        return Workspace(self.root / "jobs" / f"{job_id}.{epoch}")
+
+    def write_note(self, note: SupervisorNote) -> None:
+        path = self._note_path(note.supervisor.pid)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(note.encode())
+        os.replace(partial, path)
+
+    def touch_note(self, pid: int) -> None:
+        """A sign of life that needs no store."""
+        try:
+            os.utime(self._note_path(pid))
+        except FileNotFoundError:
+            return
+
+    def remove_note(self, pid: int) -> None:
+        self._note_path(pid).unlink(missing_ok=True)
+
+    def read_note(self, pid: int) -> SupervisorNote | None:
+        try:
+            return decode_note(self._note_path(pid).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def signs(self, pid: int) -> int:
+        """Changes whenever the supervisor has given a sign; 0 when it has no job."""
+        try:
+            return self._note_path(pid).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def notes(self) -> Iterator[SupervisorNote]:
+        for path in sorted(self._notes.glob("*.json")):
+            note = decode_note(path.read_bytes())
+            if note is None:
+                path.unlink(missing_ok=True)
+            else:
+                yield note
+
+    def _note_path(self, pid: int) -> Path:
+        return self._notes / f"{pid}.json"

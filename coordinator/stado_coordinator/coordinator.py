@@ -1,0 +1,59 @@
+"""The coordinator: ticks, while it holds the lease. While none runs, repairs are late and nothing
+else; jobs run without it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stado.errors import StadoError
+from stado.jobs.leadership import Leadership
+from stado.jobs.repository import Repository
+from stado.jobs.upkeep import Passes
+from stado.ports import Event
+
+log = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """One coordinator process. Any number may run; one acts, the others stand by."""
+
+    def __init__(self, repo: Repository, *, holder: str) -> None:
+        self._repo = repo
+        self._leadership = Leadership(repo, holder=holder)
+        self._passes = Passes(repo, by=holder)
+        self._leading: bool | None = None
+
+    def run(self, stop: Event) -> None:
+        """Ticks until `stop` is set, then releases the lease."""
+        while not stop.is_set():
+            self.tick()
+            pace = self._repo.deployment.beat_seconds
+            stop.wait(self._repo.entropy.uniform(0.9 * pace, 1.1 * pace))
+        self._leave()
+
+    def tick(self) -> None:
+        """One turn: renews the lease, then runs each pass if it is ours."""
+        try:
+            leading = self._leadership.take_or_renew()
+        except StadoError as error:
+            log.warning("event=lease_unknown error=%r", str(error))
+            return
+        if leading != self._leading:
+            log.info("event=%s", "leading" if leading else "standing_by")
+            self._leading = leading
+        if leading:
+            self._passes.tick()
+
+    def _leave(self) -> None:
+        try:
+            self._leadership.release()
+        except StadoError as error:
+            log.warning("event=release_failed error=%r", str(error))
+
+
+def tick_once(repo: Repository, *, holder: str) -> bool:
+    """For cron: each pass once, judging silence by the store's own times, since this process has
+    watched nothing. Whether all succeeded."""
+    outcome = Passes(repo, by=holder, once=True).tick()
+    return all(outcome.values())

@@ -1,0 +1,103 @@
+"""Where the programs are put together: settings, this machine's ports, and the opened store.
+
+Each program's entry point calls this with the environment that it read. Imports adapters when
+they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from stado.errors import Refused
+from stado.settings import (
+    CONFIG_VARIABLE,
+    Settings,
+    config_path,
+    from_config,
+    from_environment,
+    store_of,
+)
+
+if TYPE_CHECKING:
+    from stado.jobs.repository import Repository
+    from stado.ports import Clock, Entropy, Tasks
+    from stado.storage.port import Store
+
+
+class Machine(NamedTuple):
+    """This machine's ports."""
+
+    clock: Clock
+    entropy: Entropy
+    tasks: Tasks
+
+
+def live_machine() -> Machine:
+    from stado.system.clock import LiveClock
+    from stado.system.entropy import LiveEntropy
+    from stado.system.tasks import LiveTasks
+
+    return Machine(LiveClock(), LiveEntropy(), LiveTasks())
+
+
+def read_settings(options: Settings, environment: Mapping[str, str], home: Path) -> Settings:
+    """Options, then environment, then config file. Raises `Refused` for a broken file."""
+    path = config_path(environment, home)
+    stated = options.over(from_environment(environment))
+    data = _config_bytes(path, named=bool(environment.get(CONFIG_VARIABLE)))
+    return stated if data is None else stated.over(from_config(data, str(path)))
+
+
+def open_store_of(
+    settings: Settings, machine: Machine, *, create: bool = False, conditional_delete: bool = True
+) -> Store:
+    """Raises `Refused` when no store is named, else what the store raises."""
+    from stado.storage.open import open_store
+
+    return open_store(
+        store_of(settings),
+        endpoint=settings.endpoint,
+        region=settings.region,
+        clock=machine.clock,
+        entropy=machine.entropy,
+        tasks=machine.tasks,
+        create=create,
+        conditional_delete=conditional_delete,
+    )
+
+
+def open_repository(settings: Settings, machine: Machine) -> Repository:
+    """The deployment in a store. One read; the caller closes the repository's store."""
+    from stado.jobs.deployments import read_deployment
+    from stado.jobs.repository import Repository
+
+    store = open_store_of(settings, machine)
+    deployment = read_deployment(store)
+    if not deployment.proof.conditional_delete:
+        store.close()
+        store = open_store_of(settings, machine, conditional_delete=False)
+    return Repository(store, deployment, **machine._asdict())
+
+
+def unused_repository(settings: Settings, machine: Machine, like: Repository) -> Repository:
+    """Another repository of the same deployment whose store has sent nothing yet: what a process
+    prepares for those that it forks, since a connection must not be shared."""
+    from stado.jobs.repository import Repository
+
+    honoured = like.deployment.proof.conditional_delete
+    store = open_store_of(settings, machine, conditional_delete=honoured)
+    return Repository(store, like.deployment, **machine._asdict())
+
+
+def _config_bytes(path: Path, *, named: bool) -> bytes | None:
+    """None when there is no file and nobody said that there is one."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if not named:
+            return None
+        raise Refused("config_invalid", f"{path}: {CONFIG_VARIABLE} names no file") from None
+    except OSError as error:
+        raise Refused("config_invalid", f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,82 @@
+"""Which coordinator acts while others stand by.
+
+The lease saves work and spares the log; correctness never hangs on it. Two that act at once do
+the same steps twice, which every step survives.
+"""
+
+from __future__ import annotations
+
+from stado.core import keys
+from stado.core.liveness import Vigil
+from stado.core.records import CoordinatorLease
+from stado.errors import Conflict, NotFound
+from stado.jobs.repository import Repository, Stored
+
+_SUBJECT = "coordinator"
+
+
+class Leadership:
+    """One coordinator's part in the lease. Silence is judged by what it watched itself."""
+
+    def __init__(self, repo: Repository, *, holder: str) -> None:
+        self._repo = repo
+        self._holder = holder
+        self._token = repo.entropy.token()
+        self._counter = 0
+        self._vigil = Vigil()
+
+    def take_or_renew(self) -> bool:
+        """Whether we are the one who acts now. One read and at most one write."""
+        found = self._repo.find(CoordinatorLease, keys.COORDINATOR_LEASE)
+        if found is None:
+            return self._repo.create(keys.COORDINATOR_LEASE, self._lease()) is not None
+        if found.value.token != self._token and not self._abandoned(found):
+            return False
+        return self._replace(found, self._lease())
+
+    def release(self) -> None:
+        """Lets the next one act at once."""
+        found = self._repo.find(CoordinatorLease, keys.COORDINATOR_LEASE)
+        if found is not None and found.value.token == self._token:
+            self._replace(found, self._lease().evolve(released=True))
+
+    def _abandoned(self, found: Stored[CoordinatorLease]) -> bool:
+        if found.value.released:
+            return True
+        at = self._repo.clock.monotonic()
+        return self._vigil.look(_SUBJECT, found.version, at) >= found.value.lease_seconds
+
+    def _lease(self) -> CoordinatorLease:
+        self._counter += 1
+        return CoordinatorLease(
+            token=self._token,
+            holder=self._holder,
+            counter=self._counter,
+            at=self._repo.now(),
+            lease_seconds=self._repo.deployment.lease_seconds,
+        )
+
+    def _replace(self, found: Stored[CoordinatorLease], lease: CoordinatorLease) -> bool:
+        try:
+            self._repo.store.replace(keys.COORDINATOR_LEASE, lease.encode(), found.version)
+            return True
+        except Conflict:
+            return False
+
+
+class CoordinatorWatch:
+    """Somebody else's view: is any coordinator at work?"""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._vigil = Vigil()
+
+    def silent(self) -> bool:
+        """Whether no coordinator has given a sign for a whole lease that was watched. One head."""
+        try:
+            version = self._repo.store.head(keys.COORDINATOR_LEASE).version
+        except NotFound:
+            version = None
+        at = self._repo.clock.monotonic()
+        silence = self._vigil.look(_SUBJECT, version, at)
+        return silence >= self._repo.deployment.lease_seconds

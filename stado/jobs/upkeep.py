@@ -1,0 +1,90 @@
+"""What has to be done for the queue by somebody: giving lost jobs back, mending the index,
+finishing submissions whose submitter died. Coordinators do it; agents do when there is none.
+
+Each pass is bounded and stands alone: one that fails does not keep the others from their turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from stado.errors import StadoError
+from stado.jobs.leadership import CoordinatorWatch
+from stado.jobs.queue_index import Repair
+from stado.jobs.reaping import Reaper
+from stado.jobs.repository import Repository
+from stado.jobs.submit import SubmissionSweep
+
+log = logging.getLogger(__name__)
+
+
+class Passes:
+    """The passes of one tick, in order. Keep it between ticks: passes remember what they saw."""
+
+    def __init__(self, repo: Repository, *, by: str, once: bool = False) -> None:
+        self._reaper = Reaper(repo, by=by, once=once)
+        self._repair = Repair(repo)
+        self._sweep = SubmissionSweep(repo)
+        self._deferred: dict[str, str] = {}
+
+    def tick(self) -> dict[str, bool]:
+        """Runs each pass once; its name to whether it succeeded."""
+        passes: dict[str, Callable[[], None]] = {
+            "reap": self._reap,
+            "repair": self._mend,
+            "sweep": self._finish_submissions,
+        }
+        return {name: _run(name, work) for name, work in passes.items()}
+
+    def _reap(self) -> None:
+        report = self._reaper.turn()
+        for job_id, reason in report.deferred.items():
+            if self._deferred.get(job_id) != reason:
+                log.info("event=reap_deferred job=%s reason=%r", job_id, reason)
+        self._deferred = report.deferred
+        for job_id in report.settled:
+            log.info("event=settled job=%s", job_id)
+
+    def _mend(self) -> None:
+        report = self._repair.turn()
+        for key in report.unreadable:
+            log.warning("event=unreadable key=%s", key)
+        if report.changed:
+            log.info(
+                "event=repaired entries_written=%d entries_deleted=%d settled=%d",
+                report.entries_written,
+                report.entries_deleted,
+                report.settled,
+            )
+
+    def _finish_submissions(self) -> None:
+        for run_id in self._sweep.turn():
+            log.info("event=submission_finished run=%s", run_id)
+
+
+def _run(name: str, work: Callable[[], None]) -> bool:
+    try:
+        work()
+        return True
+    except StadoError as error:
+        log.warning("event=pass_failed pass=%s error=%r", name, str(error))
+        return False
+
+
+class Upkeep:
+    """An agent's share: the same passes, as long as no coordinator is seen."""
+
+    def __init__(self, repo: Repository, *, by: str) -> None:
+        self._repo = repo
+        self._watch = CoordinatorWatch(repo)
+        self._passes = Passes(repo, by=by)
+        self._due_at = float("-inf")
+
+    def turn_when_due(self) -> None:
+        now = self._repo.clock.monotonic()
+        if now < self._due_at:
+            return
+        self._due_at = now + self._repo.deployment.beat_seconds
+        if self._watch.silent():
+            self._passes.tick()
