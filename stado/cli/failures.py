@@ -1,0 +1,114 @@
+"""What went wrong, as a sentence for people on stderr and an exit code for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from stado.cli import exits
+from stado.errors import StadoError
+
+
+class Interrupted(Exception):
+    """Ctrl-C, where there is something to say about what goes on without us."""
+
+
+class PipeClosed(Exception):
+    """Whoever read our output has gone. Not an `OSError`, which click would answer itself."""
+
+
+@contextmanager
+def going_on(text: str) -> Iterator[None]:
+    """Ctrl-C within ends with `text`: what goes on, and how to look at it again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(text) from None
+
+
+def guarded(call: Callable[[], object]) -> int:
+    """The exit code of a command line; what it raises is told on stderr."""
+    _tolerate_any_text()
+    try:
+        code = _run(call)
+        _flush()
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        code = exits.PIPE_CLOSED
+    if code == exits.PIPE_CLOSED:
+        _drop_stdout()
+    return code
+
+
+def _run(call: Callable[[], object]) -> int:
+    try:
+        result = call()
+        return result if isinstance(result, int) else exits.OK
+    except Interrupted as error:
+        _say(str(error))
+        return exits.INTERRUPTED
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        return exits.INTERRUPTED
+    except StadoError as error:
+        _say(str(error))
+        return exits.of_error(error)
+    except click.ClickException as error:
+        _say(_click_sentence(error))
+        return exits.REFUSED
+    except (BrokenPipeError, PipeClosed):
+        return exits.PIPE_CLOSED
+    except OSError as error:
+        _say(_os_sentence(error))
+        return exits.FAILED
+    except Exception as error:  # the last resort: never a traceback unasked
+        from stado.cli.context import debugging
+
+        if debugging():
+            raise
+        _say(
+            f"{type(error).__name__}: {error} (a mistake of stado's: STADO_DEBUG=1 shows "
+            "where it happened)"
+        )
+        return exits.INTERNAL
+
+
+def _say(sentence: str) -> None:
+    from stado.cli.render import clean
+
+    click.echo(f"stado: {clean(sentence)}", err=True)
+
+
+def _click_sentence(error: click.ClickException) -> str:
+    message = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        stop = "" if message.endswith((".", "?")) else "."
+        return f"{message}{stop} `{error.ctx.command_path} --help` shows how."
+    return message
+
+
+def _os_sentence(error: OSError) -> str:
+    why = error.strerror or type(error).__name__
+    return f"{error.filename}: {why}" if error.filename else why
+
+
+def _tolerate_any_text() -> None:
+    """What the terminal's encoding cannot show costs a mark, never the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+
+
+def _drop_stdout() -> None:
+    """Nobody reads any more: the interpreter's own flush at exit shall not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,174 @@
+"""`stado`: the commands, each loaded when it is called.
+
+Nothing heavy may be imported here: `stado --help` reads the tables below and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from stado.cli import exits
+from stado.cli.failures import PipeClosed, guarded
+
+
+class LazyCommand(NamedTuple):
+    """A command by name: where it is, and what the list of commands says of it."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def __init__(self, *, lazy: Mapping[str, LazyCommand | click.Command], **options: Any) -> None:
+        super().__init__(no_args_is_help=False, **options)
+        self._lazy = lazy
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(exits.REFUSED)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = self._lazy.get(cmd_name)
+        if isinstance(entry, LazyCommand):
+            command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+            return command
+        return entry
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        rows = [
+            (name, entry.short_help if isinstance(entry, LazyCommand) else entry.help or "")
+            for name, entry in self._lazy.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._lazy and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command {args[0]!r}{self._meant(args[0])}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self._lazy, n=3)
+        return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+
+
+class Program(LazyGroup):
+    """The whole command line: what goes wrong in it becomes a sentence and an exit code."""
+
+    def main(  # type: ignore[override]  # one way of running: it always exits
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> None:
+        extra.pop("standalone_mode", None)
+
+        def call() -> object:
+            return super(Program, self).main(
+                args, prog_name or "stado", standalone_mode=False, **extra
+            )
+
+        sys.exit(guarded(call))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise PipeClosed from None
+
+
+_JOB = LazyGroup(
+    name="job",
+    help="Look at one job, follow it, run it again.",
+    lazy={
+        "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
+        "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
+        "rerun": LazyCommand("stado.cli.job", "rerun", "Submit a job's exact spec again."),
+    },
+)
+
+_QUEUE = LazyGroup(
+    name="queue",
+    help="Pause the queue, and let it go on.",
+    lazy={
+        "pause": LazyCommand("stado.cli.queue", "pause", "Let no job start until it is resumed."),
+        "resume": LazyCommand("stado.cli.queue", "resume", "Let jobs start again."),
+    },
+)
+
+_AGENT = LazyGroup(
+    name="agent",
+    help="Make this machine a worker.",
+    lazy={"run": LazyCommand("stado_agent.main", "run", "Run jobs on this machine.")},
+)
+
+_COORDINATOR = LazyGroup(
+    name="coordinator",
+    help="Watch over the queue: bring back lost jobs, repair.",
+    lazy={"run": LazyCommand("stado_coordinator.main", "run", "Watch over the queue.")},
+)
+
+_COMMANDS: Mapping[str, LazyCommand | click.Command] = {
+    "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
+    "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
+    "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
+    "job": _JOB,
+    "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),
+    "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
+    "queue": _QUEUE,
+    "up": LazyCommand("stado.cli.up", "up", "Run an agent and a coordinator on this machine."),
+    "agent": _AGENT,
+    "coordinator": _COORDINATOR,
+    "doctor": LazyCommand("stado.cli.doctor", "doctor", "Check the store and who works on it."),
+    "version": LazyCommand("stado.cli.version", "version", "Print the version."),
+}
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from stado.cli.version import version_line
+
+        click.echo(version_line())
+        ctx.exit()
+
+
+cli = Program(
+    name="stado",
+    lazy=_COMMANDS,
+    help="A job queue whose whole state lives in one bucket or directory.",
+    epilog="Begin with `stado init ./queue`; `stado COMMAND --help` explains a command.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Print the version.",
+        )
+    ],
+)
+
+
+def run() -> None:
+    """The console entry point."""
+    cli.main()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,36 @@
+"""Whether a store honours the conditions that the queue rests on, asked of the store itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stado.core.records import Proof
+from stado.errors import Misconfigured
+from stado.storage import contract
+
+if TYPE_CHECKING:
+    from stado.cli.context import Machine
+    from stado.storage.port import Store
+
+_SCRATCH = "control/proof"
+"""Where the proof writes, and cleans up after itself."""
+
+
+def prove(store: Store, machine: Machine) -> contract.Proof:
+    """Some seconds. Raises what keeps the store from answering at all.
+
+    Retries would hide what the store does: they are left out where there are any."""
+    bare = getattr(store, "inner", store)
+    return contract.prove(bare, machine.tasks, machine.entropy, _SCRATCH)
+
+
+def proved(store: Store, machine: Machine) -> Proof:
+    """What a deployment records. Raises `Misconfigured` for a store that no job is safe in."""
+    proof = prove(store, machine)
+    if not proof.accepted:
+        raise Misconfigured("", f"{store.address} is refused: {proof.text}")
+    return Proof(
+        create_if_absent=True,
+        compare_and_swap=True,
+        conditional_delete=proof.conditional_delete,
+    )
