@@ -1,0 +1,76 @@
+"""What option values may look like, as click callbacks: each names the value and the remedy."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import click
+
+UNLIMITED = "unlimited"
+
+_INSTANT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
+    r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def plain_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Text that can be stored: the command line is bytes, and not all bytes are UTF-8."""
+    return None if value is None else _checked_text(ctx, param, value)
+
+
+def instant(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """RFC 3339, in UTC from here on: equal instants are equal requests."""
+    if value is None:
+        return None
+    parsed = _parse_instant(value)
+    if parsed is None:
+        raise click.BadParameter(
+            f"{value!r} is no instant of RFC 3339: write it as 2026-03-29T01:30:00Z, "
+            "with a time zone.",
+            ctx,
+            param,
+        )
+    return parsed
+
+
+def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """How often a host may be lost; the spec says -1 for `unlimited`, people do not."""
+    if value is None:
+        return None
+    if value == UNLIMITED:
+        return -1
+    if re.fullmatch(r"[0-9]{1,9}", value):
+        return int(value)
+    raise click.BadParameter(f"{value!r} must be 0 or more, or '{UNLIMITED}'.", ctx, param)
+
+
+def variables(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """`NAME=VALUE` each; the value may be empty, and may hold more `=`. The last one counts."""
+    found = {}
+    for value in values:
+        name, equals, content = _checked_text(ctx, param, value).partition("=")
+        if not equals:
+            raise click.BadParameter(f"{name!r} states no value: write {name}=VALUE.", ctx, param)
+        found[name] = content
+    return found
+
+
+def _checked_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value!r} is not valid UTF-8.", ctx, param) from None
+    return value
+
+
+def _parse_instant(text: str) -> datetime | None:
+    if not _INSTANT.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,240 @@
+"""`stado submit`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from stado.cli import options
+from stado.cli.context import Target, json_option, opened_repository, target_options, user_name
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stado.core.spec import Request
+    from stado.core.states import State
+    from stado.jobs.repository import Repository
+    from stado.jobs.submit import Submission
+
+STANDARD_INPUT = "-"
+
+
+class Asked(NamedTuple):
+    """What the options say of the jobs; each is a field of the spec."""
+
+    priority: int
+    cpu: float | None
+    memory_gb: float | None
+    verify: str | None
+    workdir: str | None
+    environment: dict[str, str]
+    deadline_at: datetime | None
+    max_lease_losses: int | None
+
+
+@click.command()
+@click.argument("words", metavar="COMMAND", nargs=-1)
+@click.option(
+    "--run-id",
+    required=True,
+    callback=options.plain_text,
+    metavar="NAME",
+    help="Your stable name for this run: submitting it again answers the same jobs.",
+)
+@click.option(
+    "--batch",
+    metavar="FILE",
+    help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
+)
+@click.option("--priority", type=int, default=0, metavar="N", help="Higher starts first.")
+@click.option("--cpu", type=float, metavar="N", help="Cores to reserve.  [default: 1]")
+@click.option("--memory-gb", type=float, metavar="N", help="GiB to reserve.  [default: 1]")
+@click.option(
+    "--verify",
+    callback=options.plain_text,
+    metavar="COMMAND",
+    help="Run after success; unless it exits with 0 the job has failed.",
+)
+@click.option(
+    "--workdir", callback=options.plain_text, metavar="DIR", help="Folder on the host to run in."
+)
+@click.option(
+    "--env",
+    "environment",
+    callback=options.variables,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a variable for the command (repeatable).",
+)
+@click.option(
+    "--deadline-at",
+    callback=options.instant,
+    metavar="INSTANT",
+    help="Do not start after this instant (RFC 3339).",
+)
+@click.option(
+    "--max-lease-losses",
+    callback=options.losses,
+    metavar="N|unlimited",
+    help="How often to queue the job again after its host was lost.  [default: 3]",
+)
+@click.option("--wait", is_flag=True, help="Wait until all is at rest; exit as the job did.")
+@json_option
+@target_options
+def submit(
+    *,
+    words: tuple[str, ...],
+    run_id: str,
+    batch: str | None,
+    wait: bool,
+    as_json: bool,
+    target: Target,
+    **asked: Any,
+) -> int:
+    """Queue COMMAND (one argument: quote it), which a worker gives to /bin/sh.
+
+    Prints the id of each job. Repeating a submission is safe: the same run id with the same
+    request answers the jobs that it made before.
+    """
+    request = _request(words, batch, Asked(**asked))
+    user = user_name()
+    with opened_repository(target) as repo:
+        submission = _submit(repo, run_id, request, user)
+        if not as_json:
+            _answer(repo, submission, request, wait=wait)
+        if not wait:
+            if as_json:
+                _print_json(submission, request, None)
+            return 0
+        states = _wait(repo, submission)
+        if as_json:
+            _print_json(submission, request, states)
+        return _outcome(repo, submission, request, states)
+
+
+def _request(words: tuple[str, ...], batch: str | None, asked: Asked) -> Request:
+    """Everything is checked here, before anything is written."""
+    from stado.core.spec import Spec, make_request, parse_batch
+
+    shared = Spec(command="", **asked._asdict())
+    if batch is None:
+        return make_request([_command(words)], shared, batch=False)
+    name = "standard input" if batch == STANDARD_INPUT else batch
+    return make_request(parse_batch(_read_batch(batch), name), shared, batch=True)
+
+
+def _command(words: tuple[str, ...]) -> str:
+    from stado.errors import Refused
+
+    if not words:
+        raise Refused("command_missing", "no command: stado submit --run-id NAME 'python train.py'")
+    if len(words) > 1:
+        raise Refused(
+            "command_not_quoted",
+            f"the command must be one argument and {words[1]!r} is another: "
+            f"quote all of it, such as '{' '.join(words)}'",
+        )
+    return words[0]
+
+
+def _read_batch(path: str) -> bytes:
+    """Not more than twice what is ever taken: comments have room, a device has an end."""
+    from stado.core.spec import REQUEST_BYTES_MAX
+    from stado.errors import Refused
+
+    limit = 2 * REQUEST_BYTES_MAX
+    try:
+        with nullcontext(_standard_input()) if path == STANDARD_INPUT else open(path, "rb") as file:
+            data: bytes = file.read(limit + 1)
+    except OSError as error:
+        raise Refused(
+            "batch_unreadable", f"batch {path!r} cannot be read: {error.strerror}"
+        ) from None
+    if len(data) > limit:
+        raise Refused("batch_too_large", f"batch {path!r} has more than {limit} bytes: split it")
+    return data
+
+
+def _standard_input() -> Any:
+    return sys.stdin.buffer
+
+
+def _submit(repo: Repository, run_id: str, request: Request, user: str) -> Submission:
+    from stado.cli.failures import going_on
+    from stado.jobs.submit import submit as submit_request
+
+    with going_on(
+        "interrupted while submitting: some jobs may be queued already; "
+        "the same command again completes the submission"
+    ):
+        return submit_request(repo, run_id=run_id, request=request, submitter=user)
+
+
+def _answer(repo: Repository, submission: Submission, request: Request, *, wait: bool) -> None:
+    from stado.cli import render, views
+
+    for job_id in submission.job_ids:
+        render.print_line(job_id)
+    what = (
+        f"{views.jobs_text(len(submission.job_ids))} as batch {submission.base_id}"
+        if request.batch
+        else f"job {submission.base_id}"
+    )
+    said = "submitted" if submission.created else "already submitted:"
+    render.tell(f"{said} {what} (run {submission.run_id})")
+    deadline = request.shared.deadline_at
+    if deadline is not None and deadline <= repo.now():
+        render.tell(f"its deadline {deadline.isoformat()} has passed: no worker starts it any more")
+    if not wait:
+        base = submission.base_id
+        following = f"status {base}" if request.batch else f"job watch {base} --follow"
+        render.tell(f"next: stado {following}")
+
+
+def _wait(repo: Repository, submission: Submission) -> dict[str, State]:
+    from stado.cli.failures import going_on
+    from stado.cli.following import wait_all_at_rest
+    from stado.cli.progress import shown_progress
+
+    base = submission.base_id
+    with (
+        going_on(
+            f"no longer waiting; what was submitted goes on. Look again: stado status {base}; "
+            f"stop it: stado cancel {base}"
+        ),
+        shown_progress(len(submission.job_ids)) as show,
+    ):
+        return wait_all_at_rest(repo, submission.job_ids, base, show)
+
+
+def _outcome(
+    repo: Repository, submission: Submission, request: Request, states: dict[str, State]
+) -> int:
+    from stado.cli import exits, render, views
+    from stado.cli.following import present_record
+    from stado.core.states import State
+
+    if not request.batch:
+        record = present_record(repo, submission.base_id)
+        render.tell(views.outcome_text(record))
+        return exits.of_job(record)
+    render.tell(f"batch {submission.base_id}: {views.count_text(states.values())}")
+    ended_well = all(state is State.COMPLETED for state in states.values())
+    return exits.OK if ended_well else exits.FAILED
+
+
+def _print_json(submission: Submission, request: Request, states: dict[str, State] | None) -> None:
+    from stado.cli import render
+
+    fields: dict[str, Any] = {
+        "run_id": submission.run_id,
+        "batch_id": submission.base_id if request.batch else None,
+        "job_ids": submission.job_ids,
+        "created": submission.created,
+    }
+    if states is not None:
+        fields["statuses"] = {job_id: states[job_id].value for job_id in submission.job_ids}
+    render.print_json(fields)
