@@ -51,7 +51,8 @@ class S3Store:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
         self._tasks = tasks
-        self._clients = S3Clients(tasks, endpoint, region)
+        with store_errors(self.address, writing=False):
+            self._clients = S3Clients(tasks, endpoint, region)
         self._conditional_delete = conditional_delete
         self._clock_read: tuple[datetime, float] | None = None
 

@@ -17,18 +17,22 @@ READ_SECONDS = 10
 _CONNECTIONS = 64
 _TRANSFER_READ_SECONDS = 60
 _TRANSFER_ATTEMPTS = 5
+_NOBODY = "nobody"
 
 
 class S3Clients:
     """A client looks for credentials, perhaps over the network, when it is made, and it must not
-    be shared with a forked process: so neither happens before the first request of a process."""
+    be shared with a forked process: so neither happens before the first request of a process.
+
+    The session is not safe between threads; it is used under our lock only."""
 
     def __init__(self, tasks: Tasks, endpoint: str | None, region: str | None) -> None:
         self._lock = tasks.lock()
         self._endpoint = endpoint
-        self._region = region
         self._owner = 0
         self._clients: dict[bool, Any] = {}
+        self._session = boto3.session.Session(region_name=region)
+        self._read_service_model()
 
     def for_objects(self) -> Any:
         """One attempt a request: a hidden retry would report our own write as a conflict."""
@@ -71,6 +75,13 @@ class S3Clients:
                     response_checksum_validation="when_required",
                 )
             )
-        # A session is not safe between threads, so it serves this client alone.
-        session = boto3.session.Session(region_name=self._region)
-        return session.client("s3", endpoint_url=self._endpoint, config=config)
+        return self._session.client("s3", endpoint_url=self._endpoint, config=config)
+
+    def _read_service_model(self) -> None:
+        """The session keeps it, which saves each forked process a quarter of a second of CPU.
+
+        With credentials given, for then none are looked for; this client never sends anything."""
+        region = self._session.region_name or "us-east-1"
+        self._session.client(
+            "s3", region_name=region, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY
+        ).close()
