@@ -68,7 +68,7 @@ def _explain(kind: type[Document], data: bytes, error: ValidationError) -> str:
 def _schema_number(data: bytes) -> int | None:
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     number = value.get("schema") if isinstance(value, dict) else None
     return number if isinstance(number, int) else None

@@ -1,7 +1,7 @@
 """Every key of the store, built and parsed here and nowhere else.
 
-Keys are plain ASCII; a component has at most 200 bytes, and what does not fit is replaced by a
-short hash while the document behind it decides.
+Keys are plain ASCII; a component has at most 200 bytes and no dot in front. What does not fit is
+replaced by a short hash, and the document behind it decides.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ READY = "index/ready/"
 QUEUE_PAUSED = "index/ready/!paused"
 CAPACITY = "capacity/"
 COORDINATOR_LEASE = "control/coordinator.json"
+PROOF = "control/proof"
+"""Where a proof of the store's conditions writes, and cleans up after itself."""
 
 _PREFIXES = {state: f"{state.value}/" for state in State} | {State.QUEUED: "queue/"}
-_PLAIN = re.compile(r"[A-Za-z0-9._@+-]{1,200}")
-_COMPONENT_MAX = 200
+_PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194}")
+"""Leaves room for `.json` in the 200 bytes of a component."""
 
 
 def component(text: str) -> str:
     """`text` where it is a plain key component, else a short hash of it."""
-    if _PLAIN.fullmatch(text) and text.strip("."):
+    if _PLAIN.fullmatch(text):
         return text
     return "~" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -44,7 +46,7 @@ def job_of_record(key: str) -> str:
 
 
 def run(run_id: str) -> str:
-    return f"{RUNS}{run_id}.json"
+    return f"{RUNS}{component(run_id)}.json"
 
 
 def capacity(consumer: str) -> str:

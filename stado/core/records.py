@@ -146,7 +146,7 @@ class Phase(StrEnum):
 
 
 class Heartbeat(Document):
-    """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to give one."""
+    """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to it."""
 
     epoch: int
     token: str

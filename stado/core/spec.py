@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import AwareDatetime, field_serializer
+from pydantic import AwareDatetime, Field, field_serializer
 
 from stado.core.documents import Part
 from stado.core.ids import is_run_id
@@ -27,6 +27,8 @@ CPU_DEFAULT = 1.0
 MEMORY_GB_DEFAULT = 1.0
 MAX_LEASE_LOSSES_DEFAULT = 3
 
+_DIFFERENCES_MAX = 5
+
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -39,7 +41,7 @@ class Spec(Part):
     """Runs after the command succeeded; a non-zero exit makes the job fail."""
     workdir: str | None = None
     """Folder on the host to run in; a fresh empty one when not stated."""
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     cpu: float | None = None
     """Cores reserved on the host; one when not stated."""
     memory_gb: float | None = None
@@ -52,7 +54,8 @@ class Spec(Part):
 
     @field_serializer("deadline_at")
     def _instant(self, value: datetime | None) -> str | None:
-        return None if value is None else value.isoformat()
+        """In UTC, so that one instant is written in one way."""
+        return None if value is None else value.astimezone(UTC).isoformat()
 
 
 class Request(Part):
@@ -68,8 +71,12 @@ class Request(Part):
         return [self.shared.evolve(command=command) for command in self.commands]
 
     def digest(self) -> str:
-        """SHA-256 over the canonical JSON of the request."""
-        return hashlib.sha256(_canonical(self.model_dump(mode="json")).encode()).hexdigest()
+        """SHA-256 over the canonical JSON of what the request states.
+
+        Fields at their defaults are left out, so that a field which a later version adds does
+        not make another request of an old one."""
+        stated = self.model_dump(mode="json", exclude_defaults=True)
+        return hashlib.sha256(_canonical(stated).encode()).hexdigest()
 
 
 def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
@@ -133,32 +140,34 @@ def check_run_id(run_id: str) -> None:
 
 
 def differing_fields(old: Request, new: Request) -> list[str]:
-    """What tells two requests apart, one sentence each: `command: 'a' was submitted, now 'b'`."""
+    """What tells two requests apart, one sentence each: `command: 'a' was submitted, now 'b'`.
+
+    Of more differences than can be read the first are named, and how many there are."""
     before, after = _flat(old), _flat(new)
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     sentences = [
         f"{name}: {_short(before.get(name))} was submitted, now {_short(after.get(name))}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
+        for name in names[:_DIFFERENCES_MAX]
     ]
+    if len(names) > _DIFFERENCES_MAX:
+        sentences.append(f"{len(names) - _DIFFERENCES_MAX} more differ")
     if old.shared.environment != new.shared.environment:
-        names = dict(old.shared.environment.items() ^ new.shared.environment.items())
-        sentences.append(f"environment: {', '.join(sorted(names))} differ")
+        variables = dict(old.shared.environment.items() ^ new.shared.environment.items())
+        sentences.append(f"environment: {', '.join(sorted(variables))} differ")
     return sentences
 
 
 def _flat(request: Request) -> dict[str, Any]:
     """The request field by field, without the environment, whose values may be private."""
     shared = request.shared.model_dump(mode="json", exclude={"command", "environment"})
-    if request.batch:
-        return {**shared, "commands": request.commands}
-    return {**shared, "command": request.commands[0]}
+    if not request.batch:
+        return {**shared, "command": request.commands[0]}
+    commands = enumerate(request.commands, start=1)
+    return {**shared, **{f"command {number}": command for number, command in commands}}
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, list):
-        text = f"{len(value)} commands ({value[0]!r} …)" if value else "none"
-    else:
-        text = "nothing" if value is None else repr(value)
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stado.core import keys
+from stado.core.ids import milliseconds
+from stado.core.order import Needs, entry_key, entry_name, needs_of, parse_entry
+from stado.core.records import Record
+from stado.core.spec import PRIORITY_MAX, Spec
+from stado.storage.keys import check_key
+from tests.core.records import NOW, queued
+
+priorities = st.integers(0, PRIORITY_MAX)
+instants = st.integers(10**12, 10**13 - 1)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    return queued(
+        priority=draw(priorities),
+        queued_ms=draw(instants),
+        epoch=draw(st.integers(1, 10**6)),
+        id=draw(st.from_regex(r"[a-z]{16}(-[0-9]{1,6})?", fullmatch=True)),
+        nonce=draw(st.from_regex(r"[a-z2-7]{8}", fullmatch=True)),
+        spec=Spec(
+            command="true",
+            cpu=draw(st.none() | st.floats(0.001, 1e5)),
+            memory_gb=draw(st.none() | st.floats(0.001, 1e5)),
+            deadline_at=draw(st.none() | st.just(NOW)),
+        ),
+    )
+
+
+@given(records())
+def test_an_entry_tells_everything_that_went_into_it(record: Record) -> None:
+    entry = parse_entry(entry_name(record))
+    assert entry is not None
+    assert entry.name == entry_name(record)
+    assert (entry.priority, entry.queued_ms) == (record.priority, record.queued_ms)
+    assert (entry.job_id, entry.epoch) == (record.id, record.epoch)
+    assert entry.needs == needs_of(record)
+    check_key(entry_key(record))
+
+
+@given(records(), records())
+def test_higher_priority_comes_first_then_the_older(one: Record, other: Record) -> None:
+    expected = sorted([one, other], key=lambda record: (-record.priority, record.queued_ms))
+    if (one.priority, one.queued_ms) != (other.priority, other.queued_ms):
+        assert sorted([entry_name(one), entry_name(other)]) == [entry_name(r) for r in expected]
+
+
+@pytest.mark.parametrize(
+    ("priority", "inverted"),
+    [(0, "9223372036854775807"), (1, "9223372036854775806"), (PRIORITY_MAX, "0" * 19)],
+)
+def test_the_priority_is_inverted_in_19_digits(priority: int, inverted: str) -> None:
+    name = entry_name(queued(priority=priority))
+    assert name.split("-")[0] == inverted
+
+
+def test_the_pause_mark_sorts_before_every_entry() -> None:
+    """R209"""
+    assert entry_key(queued(priority=PRIORITY_MAX)) > keys.QUEUE_PAUSED
+
+
+def test_a_job_that_states_nothing_needs_one_core_and_one_gib() -> None:
+    """R184"""
+    assert needs_of(queued()) == Needs(cpu_milli=1000, memory_mib=1024)
+    assert entry_name(queued()).endswith("~c1000.m1024")
+
+
+def test_a_deadline_is_in_the_entry() -> None:
+    """R136"""
+    deadline = NOW + timedelta(hours=1)
+    record = queued(spec=Spec(command="true", deadline_at=deadline))
+    assert needs_of(record).deadline_ms == milliseconds(deadline)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "!paused",
+        "rubbish",
+        entry_name(queued()) + ".g1",
+        entry_name(queued()) + ".c1",
+        entry_name(queued()).replace("~c1000.m1024", "~c1000"),
+        entry_name(queued()).replace("~c1000.m1024", "~"),
+        entry_name(queued()).replace(".1.", ".0."),
+    ],
+)
+def test_what_is_no_entry_or_needs_something_unknown_is_left_alone(name: str) -> None:
+    assert parse_entry(name) is None
