@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
+    from stado.composition import Machine
     from stado.jobs.repository import Repository
-    from stado.ports import Clock, Entropy, Tasks
     from stado.settings import Settings
     from stado.storage.port import Store
 
@@ -28,14 +28,6 @@ class Target(NamedTuple):
     store: str | None
     endpoint: str | None
     region: str | None
-
-
-class Machine(NamedTuple):
-    """This machine's ports."""
-
-    clock: Clock
-    entropy: Entropy
-    tasks: Tasks
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,46 +81,24 @@ def user_name() -> str:
 
 def read_settings(target: Target) -> Settings:
     """Options, then environment, then config file. Raises `Refused` for a broken file."""
-    from stado import settings
+    from stado import composition
+    from stado.settings import Settings
 
-    path = settings.config_path(os.environ, Path("~").expanduser())
-    stated = settings.Settings(*target).over(settings.from_environment(os.environ))
-    data = _config_bytes(path)
-    if data is None:
-        return stated
-    return stated.over(settings.from_config(data, str(path)))
+    return composition.read_settings(Settings(*target), os.environ, Path("~").expanduser())
 
 
 def live_machine() -> Machine:
-    from stado.system.clock import LiveClock
-    from stado.system.entropy import LiveEntropy
-    from stado.system.tasks import LiveTasks
+    from stado import composition
 
-    return Machine(LiveClock(), LiveEntropy(), LiveTasks())
+    return composition.live_machine()
 
 
 @contextmanager
-def opened_store(
-    settings: Settings,
-    machine: Machine,
-    *,
-    create: bool = False,
-    conditional_delete: bool = True,
-) -> Iterator[Store]:
-    """Raises `Refused` when no store is named, else what the store raises."""
-    from stado.settings import store_of
-    from stado.storage.open import open_store
+def opened_store(settings: Settings, machine: Machine, *, create: bool = False) -> Iterator[Store]:
+    """A store that need not be a deployment. Raises `Refused` when none is named."""
+    from stado.composition import open_store_of
 
-    store = open_store(
-        store_of(settings),
-        endpoint=settings.endpoint,
-        region=settings.region,
-        clock=machine.clock,
-        entropy=machine.entropy,
-        tasks=machine.tasks,
-        create=create,
-        conditional_delete=conditional_delete,
-    )
+    store = open_store_of(settings, machine, create=create)
     try:
         yield store
     finally:
@@ -138,30 +108,10 @@ def opened_store(
 @contextmanager
 def opened_repository(target: Target) -> Iterator[Repository]:
     """The deployment in the store that the options, the environment or the file name."""
-    from stado.jobs.deployments import read_deployment
-    from stado.jobs.repository import Repository
+    from stado.composition import open_repository
 
-    settings = read_settings(target)
-    machine = live_machine()
-    with opened_store(settings, machine) as store:
-        deployment = read_deployment(store)
-        if deployment.proof.conditional_delete:
-            yield Repository(store, deployment, **machine._asdict())
-            return
-    with opened_store(settings, machine, conditional_delete=False) as store:
-        yield Repository(store, deployment, **machine._asdict())
-
-
-def _config_bytes(path: Path) -> bytes | None:
-    """None when there is no file and nobody said that there is one."""
-    from stado.errors import Refused
-    from stado.settings import CONFIG_VARIABLE
-
+    repo = open_repository(read_settings(target), live_machine())
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        if not os.environ.get(CONFIG_VARIABLE):
-            return None
-        raise Refused("config_invalid", f"{path}: {CONFIG_VARIABLE} names no file") from None
-    except OSError as error:
-        raise Refused("config_invalid", f"{path} cannot be read: {error.strerror}") from None
+        yield repo
+    finally:
+        repo.store.close()

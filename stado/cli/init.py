@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from stado.cli.context import (
-    Machine,
     Target,
     json_option,
     live_machine,
@@ -19,6 +18,7 @@ from stado.cli.context import (
 )
 
 if TYPE_CHECKING:
+    from stado.composition import Machine
     from stado.core.records import Deployment
     from stado.settings import Settings
     from stado.storage.port import Store

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stado.core import keys
 from stado.core.records import Proof
 from stado.errors import Misconfigured
 from stado.storage import contract
 
 if TYPE_CHECKING:
-    from stado.cli.context import Machine
+    from stado.composition import Machine
     from stado.storage.port import Store
-
-_SCRATCH = "control/proof"
-"""Where the proof writes, and cleans up after itself."""
 
 
 def prove(store: Store, machine: Machine) -> contract.Proof:
@@ -21,7 +19,7 @@ def prove(store: Store, machine: Machine) -> contract.Proof:
 
     Retries would hide what the store does: they are left out where there are any."""
     bare = getattr(store, "inner", store)
-    return contract.prove(bare, machine.tasks, machine.entropy, _SCRATCH)
+    return contract.prove(bare, machine.tasks, machine.entropy, keys.PROOF)
 
 
 def proved(store: Store, machine: Machine) -> Proof:

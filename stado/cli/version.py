@@ -8,18 +8,9 @@ from stado.cli.context import json_option
 
 
 def version_line() -> str:
-    return f"stado {version_number()}"
+    from stado.version import VERSION
 
-
-def version_number() -> str:
-    """As it was installed; a source tree that was not says so."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as version_of
-
-    try:
-        return version_of("stado")
-    except PackageNotFoundError:
-        return "0+not.installed"
+    return f"stado {VERSION}"
 
 
 @click.command()
@@ -27,8 +18,9 @@ def version_number() -> str:
 def version(*, as_json: bool) -> None:
     """Print the version."""
     from stado.cli import render
+    from stado.version import VERSION
 
     if as_json:
-        render.print_json({"version": version_number()})
+        render.print_json({"version": VERSION})
     else:
         render.print_line(version_line())

@@ -1,0 +1,94 @@
+"""`stado job show`, `watch` and `rerun`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stado.cli import options
+from stado.cli.context import Target, json_option, opened_repository, target_options, user_name
+
+if TYPE_CHECKING:
+    from stado.jobs.repository import Repository
+
+
+@click.command()
+@click.argument("job", metavar="ID")
+@json_option
+@target_options
+def show(*, job: str, as_json: bool, target: Target) -> None:
+    """Tell the story of a job: its epochs, who held them, how each ended.
+
+    ID is a job id, a part of one, a run id, or `last`.
+    """
+    from stado.cli import render
+    from stado.cli.stories import story_fields, story_lines
+    from stado.jobs.status import story
+
+    with opened_repository(target) as repo:
+        told = story(repo, _selected(repo, job))
+        if as_json:
+            render.print_json(story_fields(told))
+            return
+        for line in story_lines(told, repo.now()):
+            render.print_line(line)
+
+
+@click.command()
+@click.argument("job", metavar="ID")
+@click.option("--follow", is_flag=True, help="Go on until the job is at rest; exit as it did.")
+@target_options
+def watch(*, job: str, follow: bool, target: Target) -> int:
+    """Print the log of a job's newest epoch, byte by byte as the job wrote it.
+
+    ID is a job id, a part of one, a run id, or `last`.
+    """
+    from stado.cli.watching import follow_log, print_log
+
+    with opened_repository(target) as repo:
+        job_id = _selected(repo, job)
+        if follow:
+            return follow_log(repo, job_id)
+        print_log(repo, job_id)
+    return 0
+
+
+@click.command()
+@click.argument("job", metavar="ID")
+@click.option(
+    "--run-id",
+    callback=options.plain_text,
+    metavar="NAME",
+    help="Name of the new run: repeating the rerun then answers the same job.",
+)
+@json_option
+@target_options
+def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> None:
+    """Submit the exact spec of a job again, under a new id. The original stays as it is."""
+    from stado.cli import render
+    from stado.jobs.changes import rerun as rerun_job
+
+    with opened_repository(target) as repo:
+        job_id = _selected(repo, job)
+        submission = rerun_job(repo, job_id, run_id=run_id, submitter=user_name())
+    if as_json:
+        render.print_json(
+            {
+                "job_id": submission.base_id,
+                "run_id": submission.run_id,
+                "rerun_of": job_id,
+                "created": submission.created,
+            }
+        )
+        return
+    said = "submitted" if submission.created else "already submitted:"
+    render.print_line(submission.base_id)
+    render.tell(f"{said} job {submission.base_id}, a rerun of {job_id} (run {submission.run_id})")
+    render.tell(f"next: stado job watch {submission.base_id} --follow")
+
+
+def _selected(repo: Repository, text: str) -> str:
+    from stado.cli.selectors import select_job
+
+    return select_job(repo, text, user=user_name())
