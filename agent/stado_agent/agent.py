@@ -105,7 +105,12 @@ class Agent:
 
     def drain(self) -> None:
         """Claim nothing more; `run` returns when all that runs here has ended."""
-        self._draining = True
+        if not self._draining:
+            self._draining = True
+            log.info(
+                "event=draining jobs=%d hint='a second signal leaves them to their supervisors'",
+                len(self._reserved()),
+            )
 
     def run(self, leave_at_once: Callable[[], bool]) -> None:
         """Works until it has drained, or `leave_at_once` says so. Supervisors go on without it."""

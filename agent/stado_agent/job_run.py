@@ -90,6 +90,8 @@ class JobRun:
     def run(self) -> None:
         """From the claim to the settled verdict; the workspace is gone afterwards."""
         try:
+            if self._record.epoch == 1:
+                self._announce_start()
             self._pulse.start()
             self._outcome = self._work()
             self._publish(self._outcome)
@@ -121,9 +123,17 @@ class JobRun:
         self._workspace.make()
         if self._record.epoch > 1:
             self._restore_checkpoint()
+            self._announce_start()
+            self._pulse.beat_until_accepted()
         while not self._pulse.may_start():
             self._fence()
             self._repo.clock.sleep(self._look_seconds)
+
+    def _announce_start(self) -> None:
+        """The beat that lets the command start also says so: what may have run is counted as a
+        start, whatever happens next. Where there is nothing to prepare it is the first beat."""
+        self._pulse.phase = Phase.RUNNING
+        self._pulse.started_at = self._repo.now()
 
     def _restore_checkpoint(self) -> None:
         try:
@@ -171,9 +181,7 @@ class JobRun:
         self._stop_if_cancelled()
         process = self._host.processes.start(self._command(command))
         self._process = process
-        if self._started_at is None:
-            self._started_at = self._repo.now()
-        self._pulse.started_at = self._started_at
+        self._started_at = self._pulse.started_at
         self._pulse.phase = phase
         self._write_note()
         exit_code = self._attend(process)

@@ -19,13 +19,15 @@ log = logging.getLogger(__name__)
 
 class Pulse:
     """Beats for one epoch from `start` to `stop`. The supervisor sets `phase` and `started_at`
-    and reads `sealed` and `cancel_asked`."""
+    (before the command starts: a start must not go unseen) and reads `sealed` and
+    `cancel_asked`."""
 
     def __init__(self, repo: Repository, record: Record, on_beat: Callable[[], None]) -> None:
         self._repo = repo
         self._record = record
         self._signs = LifeSigns(repo, record)
         self._on_beat = on_beat
+        self._beating = repo.tasks.lock()
         self._ended: Event = repo.tasks.event()
         self._task: Task | None = None
         self._lease_seconds = repo.deployment.lease_seconds
@@ -38,10 +40,14 @@ class Pulse:
 
     def start(self) -> None:
         """Returns when a first beat was accepted, or the epoch is known to be sealed."""
-        pace = self._repo.deployment.beat_seconds
-        while not self._beat() and not self.sealed:
-            self._repo.clock.sleep(min(1.0, pace))
+        self.beat_until_accepted()
         self._task = self._repo.tasks.start(f"pulse {self._record.id}", self._run)
+
+    def beat_until_accepted(self) -> None:
+        """Returns when the store has what the beat says, or the epoch is known to be sealed."""
+        pace = min(1.0, self._repo.deployment.beat_seconds)
+        while not self._beat() and not self.sealed:
+            self._repo.clock.sleep(pace)
 
     def stop(self) -> None:
         self._ended.set()
@@ -64,6 +70,10 @@ class Pulse:
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""
+        with self._beating:
+            return self._beat_alone()
+
+    def _beat_alone(self) -> bool:
         self._on_beat()
         sent_at = self._repo.clock.monotonic()
         try:

@@ -1,0 +1,169 @@
+"""Real agents and coordinators as processes, on a store of their own, certainly ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stado.composition import live_machine, open_repository, open_store_of
+from stado.core.records import Proof
+from stado.core.spec import Spec, make_request
+from stado.core.states import State
+from stado.jobs.deployments import make_deployment
+from stado.jobs.repository import Repository
+from stado.jobs.status import Story, states_of, story
+from stado.jobs.submit import Submission, submit
+from stado.settings import Settings
+from stado_agent.workspace import HostFolder, SupervisorNote
+
+ROOT = Path(__file__).parents[2]
+_POLL_SECONDS = 0.05
+_STOP_SECONDS_MAX = 20.0
+SMALL = Spec(command="", cpu=0.1, memory_gb=0.05)
+"""A job that many fit beside."""
+
+
+class Fleet:
+    """A deployment with processes of ours on it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        *,
+        lease_seconds: float,
+        environment: Mapping[str, str] | None = None,
+        conditional_delete: bool = True,
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._environment = {
+            **os.environ,
+            **(environment or {}),
+            **settings.environment(),
+            "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in (".", "agent", "coordinator")),
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._runs = 0
+        machine = live_machine()
+        store = open_store_of(settings, machine, create=True)
+        make_deployment(
+            store,
+            entropy=machine.entropy,
+            proof=Proof(
+                create_if_absent=True,
+                compare_and_swap=True,
+                conditional_delete=conditional_delete,
+            ),
+            lease_seconds=lease_seconds,
+            by="tests",
+        )
+        store.close()
+        self.repo: Repository = open_repository(settings, machine)
+
+    # --- processes ----------------------------------------------------------------------
+
+    def agent(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        work_dir = str(self.folder / "hosts")
+        return self._start(
+            name, "stado_agent.main", "--consumer-id", name, "--work-dir", work_dir, *options
+        )
+
+    def coordinator(self, name: str = "coordinator", *options: str) -> subprocess.Popen[bytes]:
+        return self._start(name, "stado_coordinator.main", *options)
+
+    def _start(self, name: str, module: str, *options: str) -> subprocess.Popen[bytes]:
+        with self.log_path(name).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *options],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def log_path(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def log(self, name: str) -> str:
+        return self.log_path(name).read_text(errors="replace")
+
+    def note(self, agent: str, job_id: str) -> SupervisorNote | None:
+        """What the supervisor of a job wrote down, once its command was started."""
+        for note in HostFolder(self.folder / "hosts", agent).notes():
+            if note.job_id == job_id and note.leader is not None:
+                return note
+        return None
+
+    def stop(self) -> None:
+        """TERM to all, KILL to who does not heed it, and to whatever supervisors are left."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS_MAX
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for host in (self.folder / "hosts").glob("*"):
+            for note in HostFolder(self.folder / "hosts", host.name).notes():
+                for identity in (note.supervisor, note.leader):
+                    if identity is not None:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.killpg(identity.pid, signal.SIGKILL)
+        self.repo.store.close()
+        shutil.rmtree(self.folder / "hosts", ignore_errors=True)
+
+    # --- jobs ---------------------------------------------------------------------------
+
+    def submit(self, *commands: str, spec: Spec = SMALL) -> Submission:
+        self._runs += 1
+        batch = len(commands) > 1
+        request = make_request(list(commands), spec, batch=batch)
+        return submit(self.repo, run_id=f"run-{self._runs}", request=request, submitter="tests")
+
+    def states(self, submission: Submission) -> dict[str, State]:
+        return states_of(self.repo, submission.base_id)
+
+    def story(self, job_id: str) -> Story:
+        return story(self.repo, job_id)
+
+    def wait_at_rest(self, submission: Submission, *, seconds: float = 60) -> dict[str, State]:
+        """The states once all jobs are at rest."""
+        states: dict[str, State] = {}
+
+        def ended() -> bool:
+            states.clear()
+            states.update(self.states(submission))
+            return len(states) == len(submission.job_ids) and all(
+                state.at_rest for state in states.values()
+            )
+
+        wait_for(ended, seconds=seconds, what=lambda: f"the jobs are {states}")
+        return states
+
+
+def wait_for(
+    condition: Callable[[], object],
+    *,
+    seconds: float = 30,
+    what: Callable[[], str] = lambda: "the condition did not come true",
+) -> None:
+    """Returns as soon as the condition holds; fails when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"after {seconds} s {what()}"
+        time.sleep(_POLL_SECONDS)
