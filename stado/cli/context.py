@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stado.jobs.repository import Repository
     from stado.settings import Settings
     from stado.storage.port import Store
+    from stado.system.children import ChildProgram
 
 
 class Target(NamedTuple):
@@ -70,6 +71,13 @@ def colour_unwanted() -> bool:
 def child_environment(settings: Settings) -> dict[str, str]:
     """Ours, naming the store that we were given."""
     return {**os.environ, **settings.environment()}
+
+
+def start_child(argv: Sequence[str], environment: Mapping[str, str]) -> ChildProgram:
+    """A program of ours beside us, on our terminal."""
+    from stado.system.children import ChildProgram
+
+    return ChildProgram(argv, environment)
 
 
 def user_name() -> str:

@@ -137,14 +137,10 @@ def jobs_text(count: int) -> str:
 
 
 def ending_text(ending: Ending) -> str:
-    """`failed, exit code 3 (job_failed): …`."""
-    parts = [ending.verdict.value]
-    if ending.exit_code is not None:
-        parts.append(_exit_text(ending))
-    if ending.reason is not None:
-        parts.append(f"({ending.reason.value})")
-    text = " ".join(parts)
-    return f"{text}: {ending.detail}" if ending.detail else text
+    """`failed (job_failed): the command exited with 3`."""
+    reason = f" ({ending.reason.value})" if ending.reason is not None else ""
+    told = ending.detail or _exit_text(ending)
+    return f"{ending.verdict.value}{reason}" + (f": {told}" if told else "")
 
 
 def _was(state: State) -> str:

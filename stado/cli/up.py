@@ -1,0 +1,150 @@
+"""`stado up`: this machine's agent and a coordinator, as one command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import click
+
+from stado.cli.context import (
+    Target,
+    child_environment,
+    live_machine,
+    opened_repository,
+    read_settings,
+    start_child,
+    target_options,
+)
+
+if TYPE_CHECKING:
+    from stado.ports import Clock
+
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 10.0
+"""After the other program died: so long may one take to leave in good order. Jobs go on without
+their agent."""
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Child(Protocol):
+    """A program that runs beside us."""
+
+    def poll(self) -> int | None: ...
+
+    def signal(self, signal_number: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Companion(NamedTuple):
+    """One of the two, by name."""
+
+    name: str
+    child: Child
+
+
+class _Stop:
+    """Passes on what we are asked by signals, each time."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._companions: Sequence[Companion] = ()
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._take)
+
+    def heed(self, companions: Sequence[Companion]) -> None:
+        """From now on signals reach these; one that came before does too."""
+        self._companions = companions
+        if self.asked:
+            self._pass_on(signal.SIGTERM)
+
+    def _take(self, number: int, _frame: object) -> None:
+        self.asked = True
+        self._pass_on(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+
+    def _pass_on(self, number: int) -> None:
+        for companion in self._companions:
+            companion.child.signal(number)
+
+
+@click.command()
+@click.option("--consumer-id", metavar="NAME", help="Name of the agent in the store.")
+@click.option("--work-dir", metavar="DIR", help="Where jobs work on this machine.")
+@target_options
+def up(*, consumer_id: str | None, work_dir: str | None, target: Target) -> int:
+    """Run an agent and a coordinator on this machine until Ctrl-C.
+
+    The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
+    and the next agent of this machine takes them over. When one of the two dies, the other is
+    stopped and the exit code is 1.
+    """
+    from stado.cli import render
+
+    with opened_repository(target) as repo:
+        address = repo.store.address
+    agent_options = _stated({"--consumer-id": consumer_id, "--work-dir": work_dir})
+    stop = _Stop()
+    with ExitStack() as cleanup:
+        companions = [
+            _start("coordinator", [], target, cleanup),
+            _start("agent", agent_options, target, cleanup),
+        ]
+        stop.heed(companions)
+        render.tell(f"agent and coordinator work on {address}; Ctrl-C stops both")
+        return _attend(companions, stop, live_machine().clock)
+
+
+def _stated(options: dict[str, str | None]) -> list[str]:
+    return [f"{name}={value}" for name, value in options.items() if value is not None]
+
+
+def _start(name: str, options: list[str], target: Target, cleanup: ExitStack) -> Companion:
+    argv = [sys.executable, "-m", "stado.cli.main", name, "run", *options]
+    child = start_child(argv, child_environment(read_settings(target)))
+    cleanup.callback(_end, child)
+    return Companion(name, child)
+
+
+def _end(child: Child) -> None:
+    """Nothing that we started is left behind, whatever became of us."""
+    if child.poll() is None:
+        child.kill()
+
+
+def _attend(companions: Sequence[Companion], stop: _Stop, clock: Clock) -> int:
+    """Until both have ended; the exit code."""
+    from stado.cli import exits, render
+
+    while True:
+        codes = [companion.child.poll() for companion in companions]
+        if all(code is not None for code in codes):
+            return exits.OK if stop.asked and not any(codes) else exits.FAILED
+        for companion, code in zip(companions, codes, strict=True):
+            if code is not None and not stop.asked:
+                render.tell(f"stado: the {companion.name} ended by itself ({_how(code)})")
+                _stop_rest(companions, clock)
+                return exits.FAILED
+        clock.sleep(_POLL_SECONDS)
+
+
+def _stop_rest(companions: Sequence[Companion], clock: Clock) -> None:
+    """Asks, waits, asks again: the second time an agent leaves its jobs to their supervisors."""
+    from stado.cli import render
+
+    for _ in range(2):
+        left = [companion for companion in companions if companion.child.poll() is None]
+        for companion in left:
+            render.tell(f"stopping the {companion.name}")
+            companion.child.signal(signal.SIGTERM)
+        end = clock.monotonic() + _GRACE_SECONDS
+        while any(one.child.poll() is None for one in left) and clock.monotonic() < end:
+            clock.sleep(_POLL_SECONDS)
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
