@@ -30,8 +30,8 @@ def check_key(key: str) -> None:
 
 def check_prefix(prefix: str, limit: int, limit_max: int) -> None:
     """Raises `Misconfigured` for a listing that some store could not answer."""
-    folder, _, beginning = prefix.rpartition("/")
-    if folder:
+    folder, slash, beginning = prefix.rpartition("/")
+    if slash:
         check_key(folder)
     if beginning:
         _check_component(prefix, beginning)

@@ -75,7 +75,10 @@ class S3Clients:
                     response_checksum_validation="when_required",
                 )
             )
-        return self._session.client("s3", endpoint_url=self._endpoint, config=config)
+        client = self._session.client("s3", endpoint_url=self._endpoint, config=config)
+        if not transfers:
+            client.meta.events.register_last("before-call.s3", _without_expectation)
+        return client
 
     def _read_service_model(self) -> None:
         """The session keeps it, which saves each forked process a quarter of a second of CPU.
@@ -85,3 +88,9 @@ class S3Clients:
         self._session.client(
             "s3", region_name=region, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY
         ).close()
+
+
+def _without_expectation(params: dict[str, Any], **_: Any) -> None:
+    """Bodies of records are small: asking first whether they are welcome (`Expect: 100-continue`)
+    would cost a round trip for nothing."""
+    params["headers"].pop("Expect", None)
