@@ -46,7 +46,7 @@ format: $(STAMP)  ## Format the code and mend what the linter can mend
 
 demo: $(STAMP)  ## Run a sweep of real trainings (STORE=file, s3 or gs: a server of this machine)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(if $(filter file,$(STORE)),$(DEMO),\
-	$(BIN)/python -m tests.servers $(or $(SERVER_$(STORE)),$(error STORE is file, s3 or gs, not $(STORE))) --for-command $(DEMO))
+	$(BIN)/python -m tests.servers $(or $(SERVER_$(STORE)),$(error STORE is file, s3 or gs, not $(STORE))) --for-command $(DEMO) --store-from-environment)
 
 bench: $(STAMP)  ## Measure what starting, forking and talking cost
 	$(BIN)/python -m tests.system.bench
