@@ -15,6 +15,8 @@ from stado.core.spec import Request, Spec
 from stado.core.states import Reason, State, Verdict
 
 FORMAT_VERSION = 1
+LEASE_SECONDS_DEFAULT = 120.0
+CANCEL_GRACE_SECONDS_DEFAULT = 30.0
 
 
 class Proof(Part):
@@ -30,8 +32,8 @@ class Deployment(Document):
 
     format: int = FORMAT_VERSION
     deployment_id: str
-    lease_seconds: float = 120.0
-    cancel_grace_seconds: float = 30.0
+    lease_seconds: float = LEASE_SECONDS_DEFAULT
+    cancel_grace_seconds: float = CANCEL_GRACE_SECONDS_DEFAULT
     created_at: AwareDatetime
     created_by: str
     proof: Proof

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import FORMAT_VERSION, Deployment, Proof
+from stado.core.records import (
+    CANCEL_GRACE_SECONDS_DEFAULT,
+    FORMAT_VERSION,
+    LEASE_SECONDS_DEFAULT,
+    Deployment,
+    Proof,
+)
 from stado.errors import Exists, Misconfigured, NotFound, Refused
 from stado.jobs.repository import Repository
 from stado.ports import Clock, Entropy, Tasks
@@ -24,8 +30,14 @@ def check_lease(lease_seconds: float) -> None:
         )
 
 
-def make_deployment(
-    store: Store, *, entropy: Entropy, proof: Proof, lease_seconds: float, by: str
+def make_deployment(  # noqa: PLR0913 - what a deployment decides, each by its name
+    store: Store,
+    *,
+    entropy: Entropy,
+    proof: Proof,
+    by: str,
+    lease_seconds: float = LEASE_SECONDS_DEFAULT,
+    cancel_grace_seconds: float = CANCEL_GRACE_SECONDS_DEFAULT,
 ) -> tuple[Deployment, bool]:
     """Creates `stado.json`; the deployment, and whether it is new. One that stands stays as it
     is: two who do this at once get the same."""
@@ -33,6 +45,7 @@ def make_deployment(
     deployment = Deployment(
         deployment_id=entropy.token(),
         lease_seconds=lease_seconds,
+        cancel_grace_seconds=cancel_grace_seconds,
         created_at=store.now(),
         created_by=by,
         proof=proof,

@@ -62,8 +62,9 @@ class Fleet:
                 compare_and_swap=True,
                 conditional_delete=conditional_delete,
             ),
-            lease_seconds=lease_seconds,
             by="tests",
+            lease_seconds=lease_seconds,
+            cancel_grace_seconds=1.0,
         )
         store.close()
         self.repo: Repository = open_repository(settings, machine)
