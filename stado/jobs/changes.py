@@ -14,8 +14,6 @@ from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado.jobs.submit import Submission, submit
 
-_ROUNDS_MAX = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
@@ -34,27 +32,52 @@ def cancel(repo: Repository, job_id: str, *, by: str) -> Cancellation:
 
     Either way the request is durable when this returns, and the job never starts again. Raises
     `NotFound` for an unknown job."""
-    for _ in range(_ROUNDS_MAX):
+    for _ in repo.rounds():
         found = find_job(repo, job_id)
         if found is None:
             raise NotFound(job_id, "there is no such job")
-        record = found.record
-        if record.state.at_rest:
-            return Cancellation(record, None, cancelled_now=False)
-        if record.state is State.QUEUED:
-            claim = claim_for_intent(repo, record, intent=Intent.CANCEL, by=by)
-            if claim is not None:
-                end = finish_intent(repo, claim)
-                return Cancellation(end.record, None, cancelled_now=True)
-            continue
-        asked = ask_cancel(repo, job_id, record.epoch, by=by)
-        end_cell = repo.find_end(job_id, record.epoch)
-        if end_cell is None:
-            return Cancellation(record, asked, cancelled_now=False)
-        settle(repo, job_id, record.epoch)
-        if end_cell.ending.verdict is not Verdict.LOST:
-            return Cancellation(end_cell.record, None, cancelled_now=False)
+        answer = _cancel_found(repo, found.record, by)
+        if answer is not None:
+            return answer
     raise Ambiguous(job_id, "the job moved each time it was to be cancelled: try again")
+
+
+def _cancel_found(repo: Repository, record: Record, by: str) -> Cancellation | None:
+    """None when the epoch is not, or no longer, the one to cancel."""
+    if record.state.at_rest:
+        return Cancellation(record, None, cancelled_now=False)
+    if record.state is State.QUEUED:
+        return _cancel_queued(repo, record, by)
+    return _ask_holder(repo, record, by)
+
+
+def _cancel_queued(repo: Repository, record: Record, by: str) -> Cancellation | None:
+    """Claims the epoch, gives its verdict, settles. A crash after the claim leaves an intent,
+    which whoever meets it finishes.
+
+    A reaper that judged a claimer's running record may give its verdict first; then there is a
+    next epoch, and that is the one to cancel."""
+    claim = claim_for_intent(repo, record, intent=Intent.CANCEL, by=by)
+    if claim is None:
+        return None
+    end = finish_intent(repo, claim)
+    if end.ending.verdict is Verdict.LOST:
+        return None
+    cancelled = end.ending.verdict is Verdict.CANCELLED
+    return Cancellation(end.record, None, cancelled_now=cancelled)
+
+
+def _ask_holder(repo: Repository, record: Record, by: str) -> Cancellation | None:
+    """Adds the flag, then looks whether the epoch still lives: whoever ends it after that look
+    has to read the flag."""
+    asked = ask_cancel(repo, record.id, record.epoch, by=by)
+    end = repo.find_end(record.id, record.epoch)
+    if end is None:
+        return Cancellation(record, asked, cancelled_now=False)
+    settle(repo, record.id, record.epoch)
+    if end.ending.verdict is Verdict.LOST:
+        return None
+    return Cancellation(end.record, None, cancelled_now=False)
 
 
 def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) -> Submission:

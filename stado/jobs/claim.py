@@ -7,17 +7,20 @@ accepted (`life`).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from stado.core import keys, moves
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Holder, Record
 from stado.core.states import State
-from stado.errors import NotFound
+from stado.errors import Ambiguous, Unavailable
 from stado.jobs.endings import delete_queued, finish_intent, remove_queued, settle
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
+
+log = logging.getLogger(__name__)
 
 _GATE_ROUNDS_MAX = 3
 
@@ -68,9 +71,7 @@ def _take(repo: Repository, queued: Stored[Record], claimant: Claimant) -> Claim
     version = _pass_gate(repo, record)
     if version is None or not _make_final(repo, record, claimant):
         return None
-    if not delete_queued(repo, queued):
-        record = _take_over_changes(repo, record)
-    return Claimed(record, version)
+    return Claimed(_take_from_queue(repo, queued, record), version)
 
 
 def _holder(repo: Repository, claimant: Claimant) -> Holder:
@@ -122,13 +123,21 @@ def _make_final(repo: Repository, record: Record, claimant: Claimant) -> bool:
         return True
     if settle(repo, record.id, record.epoch) is not None:
         return False
-    try:
-        taken = repo.claim_cell(record.id, record.epoch)
-    except NotFound:
-        return False
+    taken = repo.claim_cell(record.id, record.epoch)
     if taken.intent is not None:
         finish_intent(repo, taken)
     return False
+
+
+def _take_from_queue(repo: Repository, queued: Stored[Record], record: Record) -> Record:
+    """Removes the queue record. The epoch is ours whether or not that succeeds: what stays is
+    removed by settle, or by repair."""
+    try:
+        if not delete_queued(repo, queued):
+            return _take_over_changes(repo, record)
+    except (Unavailable, Ambiguous) as error:
+        log.warning("event=queue_record_left job=%s error=%r", record.id, str(error))
+    return record
 
 
 def _take_over_changes(repo: Repository, record: Record) -> Record:

@@ -13,12 +13,10 @@ from stado.errors import Conflict
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
-_ROUNDS_MAX = 20
-"""How often a step starts over because somebody else moved; each round, somebody got ahead."""
-
 
 def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
-    """The verdict on the record's epoch, and whether it is ours.
+    """The verdict on the record's epoch, and whether it is ours: called again after a lost
+    answer, it still is.
 
     One write; a crash after it leaves an epoch that is over and not settled, which whoever
     meets it settles."""
@@ -26,22 +24,25 @@ def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndC
     key = keys.end_cell(record.id, record.epoch)
     if repo.create(key, cell) is not None:
         return cell, True
-    return repo.read(EndCell, key).value, False
+    given = repo.read_taken(EndCell, key).value
+    return given, given.ending == ending
 
 
-def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Record:
-    """Settle right after our own verdict at rest, when we hold the running record and removed
-    the queue record ourselves: nothing has to be looked for.
+def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> None:
+    """Settle right after our own verdict, when we hold the running record and removed the queue
+    record ourselves: of an epoch that ended at rest nothing has to be looked for.
 
     Writes the record at rest, then deletes `running/`; a crash between them leaves both, and
     the record at rest counts. Any settler, and the coordinator's reap pass, deletes the rest."""
     final = moves.after(cell)
+    if not final.state.at_rest:
+        settle(repo, final.id, cell.record.epoch)
+        return
     project(repo, final)
     try:
         repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
     except Conflict:
         settle(repo, final.id, cell.record.epoch)
-    return final
 
 
 def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
@@ -92,7 +93,7 @@ def claim_for_intent(
 def ask_cancel(repo: Repository, job_id: str, epoch: int, *, by: str) -> Asks:
     """Adds the flag to what is asked of an epoch. Flags are only ever added."""
     key = keys.asks(job_id, epoch)
-    for _ in range(_ROUNDS_MAX):
+    for _ in repo.rounds():
         found = repo.find_asks(job_id, epoch)
         if found is not None and found.value.cancel:
             return found.value
@@ -112,9 +113,12 @@ def ask_cancel(repo: Repository, job_id: str, epoch: int, *, by: str) -> Asks:
 
 def project(repo: Repository, record: Record) -> bool:
     """Writes a record under its state's prefix unless one of the same or a higher epoch stands
-    there. Returns whether the record, or its equal, stands there now."""
+    there. Returns whether the record, or its equal, stands there now.
+
+    The index entry of a queue record that was replaced is deleted after it; a crash between the
+    two leaves an entry of a lower epoch, which repair deletes."""
     key = keys.record(record.state, record.id)
-    for _ in range(_ROUNDS_MAX):
+    for _ in repo.rounds():
         if repo.create(key, record) is not None:
             return True
         found = repo.find(Record, key)
@@ -124,9 +128,11 @@ def project(repo: Repository, record: Record) -> bool:
             return found.value.epoch == record.epoch
         try:
             repo.store.replace(key, record.encode(), found.version)
-            return True
         except Conflict:
             continue
+        if record.state is State.QUEUED:
+            repo.delete_entry(found.value)
+        return True
     raise Conflict(key, "others keep changing it: try again")
 
 
@@ -134,7 +140,7 @@ def remove_queued(repo: Repository, job_id: str, *, up_to_epoch: int) -> None:
     """Deletes the queue record of a claimed or ended epoch, with its index entry.
 
     A crash between the two leaves an entry without a record, which repair deletes."""
-    for _ in range(_ROUNDS_MAX):
+    for _ in repo.rounds():
         found = repo.find_record(State.QUEUED, job_id)
         if found is None or found.value.epoch > up_to_epoch:
             return
@@ -180,7 +186,7 @@ def _epoch_begun(repo: Repository, job_id: str, epoch: int) -> bool:
 def _clean_up(repo: Repository, job_id: str, epoch: int) -> None:
     remove_queued(repo, job_id, up_to_epoch=epoch)
     running_key = keys.record(State.RUNNING, job_id)
-    for _ in range(_ROUNDS_MAX):
+    for _ in repo.rounds():
         running = repo.find_record(State.RUNNING, job_id)
         if running is None or running.value.epoch > epoch:
             return

@@ -15,9 +15,6 @@ from stado.errors import Ambiguous
 from stado.jobs.endings import finish_intent, project, settle
 from stado.jobs.repository import Cells, Repository
 
-_ROUNDS_MAX = 20
-_PAUSE_SECONDS = 0.05
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -36,9 +33,7 @@ def find_job(repo: Repository, job_id: str) -> Found | None:
 
     Raises `Unreadable` when what decides cannot be read, `Ambiguous` when the job moved at each
     of 20 looks."""
-    for round_number in range(_ROUNDS_MAX):
-        if round_number:
-            repo.clock.sleep(_PAUSE_SECONDS * round_number)
+    for _ in repo.rounds():
         cells = repo.cells(job_id)
         if not cells.highest:
             found = _find_new(repo, job_id)

@@ -5,6 +5,7 @@ Entries are derived. The queue record is the authority; an entry without a recor
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -71,95 +72,102 @@ class RepairReport:
         return bool(self.entries_written or self.entries_deleted or self.settled)
 
 
+class _Turns:
+    """Takes the next few of names that change a little each time, so that none waits for ever
+    behind others that nothing can be done about."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._after = ""
+
+    def take(self, names: list[str]) -> list[str]:
+        """`names` are sorted."""
+        waiting = [name for name in names if name > self._after] or names
+        chosen = waiting[: self._size]
+        self._after = chosen[-1] if chosen else ""
+        return chosen
+
+
 class Repair:
     """Compares `queue/` with `index/ready/` both ways, and looks at the cells of queued jobs, a
     slice a turn. Any number of repairs may run at once."""
 
     def __init__(self, repo: Repository, *, slice_size: int = 50) -> None:
         self._repo = repo
-        self._slice_size = slice_size
-        self._after = ""
+        self._missing = _Turns(slice_size * 4)
+        self._orphans = _Turns(slice_size * 4)
+        self._doubled = _Turns(slice_size * 4)
+        self._queued = _Turns(slice_size)
 
     def turn(self) -> RepairReport:
         """The index is listed before the queue: an entry is written before its record, so that
         an entry without a record is a slow submitter's, a dead mover's, or out of date."""
         report = RepairReport()
         by_job = self._entries_by_job()
-        queued = list(self._bounded(walk(self._repo.store, keys.prefix(State.QUEUED))))
-        ids = [keys.job_of_record(entry.key) for entry in queued]
-        self._write_missing([job_id for job_id in ids if job_id not in by_job], report)
-        self._drop_wrong({job: by_job[job] for job in by_job.keys() - set(ids)}, report)
-        doubled = {job: found for job, found in by_job.items() if len(found) > 1}
-        self._drop_doubled({job: doubled[job] for job in doubled.keys() & set(ids)}, report)
-        self._settle_slice(queued, report)
+        queued = self._queued_ids()
+        orphans = sorted(by_job.keys() - set(queued))
+        missing = [job_id for job_id in queued if job_id not in by_job]
+        doubled = [job_id for job_id in queued if len(by_job.get(job_id, [])) > 1]
+        chosen = dict.fromkeys(
+            [
+                *self._orphans.take(orphans),
+                *self._missing.take(missing),
+                *self._doubled.take(doubled),
+                *self._queued.take(queued),
+            ]
+        )
+        for job_id in chosen:
+            self._mend(job_id, by_job.get(job_id, []), report)
         return report
-
-    def _bounded(self, entries: Iterable[Entry]) -> Iterable[Entry]:
-        for count, entry in enumerate(entries):
-            if count >= PAGES_MAX * LIST_LIMIT_MAX:
-                return
-            yield entry
 
     def _entries_by_job(self) -> dict[str, list[ReadyEntry]]:
         by_job: dict[str, list[ReadyEntry]] = defaultdict(list)
-        for entry in self._bounded(walk(self._repo.store, keys.READY)):
+        for entry in _bounded(walk(self._repo.store, keys.READY)):
             parsed = parse_entry(entry.key.removeprefix(keys.READY))
             if parsed is not None:
                 by_job[parsed.job_id].append(parsed)
         return by_job
 
-    def _queued(self, job_id: str, report: RepairReport) -> Record | None:
+    def _queued_ids(self) -> list[str]:
+        listed = _bounded(self._repo.walk_records(State.QUEUED))
+        return [keys.job_of_record(entry.key) for entry in listed]
+
+    def _mend(self, job_id: str, entries: list[ReadyEntry], report: RepairReport) -> None:
+        """One job and the entries that name it. What cannot be read costs this job alone."""
         try:
-            found = self._repo.find_record(State.QUEUED, job_id)
+            queued = self._repo.find_record(State.QUEUED, job_id)
+            cells = self._repo.cells(job_id)
+            if queued is None:
+                self._drop_over(job_id, entries, cells, report)
+            elif not self._finish(job_id, queued.value.epoch, cells, report):
+                self._correct(queued.value, entries, report)
         except Unreadable as error:
             report.unreadable.append(error.key)
-            return None
-        return found.value if found else None
 
-    def _write_missing(self, job_ids: list[str], report: RepairReport) -> None:
-        for job_id in job_ids[: self._slice_size * 4]:
-            record = self._queued(job_id, report)
-            if record is None or self._over(job_id, record.epoch, report):
-                continue
-            self._repo.create_entry(record)
-            report.entries_written += 1
+    def _drop_over(
+        self, job_id: str, entries: list[ReadyEntry], cells: Cells, report: RepairReport
+    ) -> None:
+        """Entries without a record: those of epochs that wait for nobody are deleted."""
+        for entry in entries:
+            if self._finish(job_id, entry.epoch, cells, report):
+                self._delete(entry, report)
 
-    def _drop_wrong(self, orphans: dict[str, list[ReadyEntry]], report: RepairReport) -> None:
-        for job_id in sorted(orphans)[: self._slice_size * 4]:
-            for entry in orphans[job_id]:
-                if self._over(job_id, entry.epoch, report):
-                    self._repo.store.delete(keys.ready(entry.name), None)
-                    report.entries_deleted += 1
+    def _correct(self, record: Record, entries: list[ReadyEntry], report: RepairReport) -> None:
+        """The right entry is written before a wrong one is deleted. One of a later epoch belongs
+        to a move that is under way."""
+        right = entry_name(record)
+        if right not in {entry.name for entry in entries}:
+            report.entries_written += self._repo.create_entry(record)
+        for entry in entries:
+            if entry.name != right and entry.epoch <= record.epoch:
+                self._delete(entry, report)
 
-    def _drop_doubled(self, doubled: dict[str, list[ReadyEntry]], report: RepairReport) -> None:
-        for job_id in sorted(doubled)[: self._slice_size * 4]:
-            record = self._queued(job_id, report)
-            if record is None:
-                continue
-            for entry in doubled[job_id]:
-                if entry.name != entry_name(record) and entry.epoch <= record.epoch:
-                    mend_entry(self._repo, record, entry)
-                    report.entries_deleted += 1
-
-    def _settle_slice(self, queued: list[Entry], report: RepairReport) -> None:
-        """A queued job whose epoch has a cell: its mover died, or is about to finish."""
-        waiting = [entry for entry in queued if entry.key > self._after] or queued
-        chosen = waiting[: self._slice_size]
-        self._after = chosen[-1].key if chosen else ""
-        for entry in chosen:
-            job_id = keys.job_of_record(entry.key)
-            cells = self._repo.cells(job_id)
-            if cells.highest:
-                record = self._queued(job_id, report)
-                if record is not None:
-                    self._finish(job_id, record.epoch, cells, report)
-
-    def _over(self, job_id: str, epoch: int, report: RepairReport) -> bool:
-        """Whether the epoch is no longer waiting to be claimed; finishes what made it so."""
-        cells = self._repo.cells(job_id)
-        return cells.highest >= epoch and self._finish(job_id, epoch, cells, report)
+    def _delete(self, entry: ReadyEntry, report: RepairReport) -> None:
+        self._repo.store.delete(keys.ready(entry.name), None)
+        report.entries_deleted += 1
 
     def _finish(self, job_id: str, epoch: int, cells: Cells, report: RepairReport) -> bool:
+        """Whether the epoch waits for nobody any more; finishes what made it so."""
         if epoch in cells.ends:
             settle(self._repo, job_id, epoch)
         elif epoch in cells.claims:
@@ -172,3 +180,7 @@ class Repair:
             return False
         report.settled += 1
         return True
+
+
+def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:
+    return itertools.islice(entries, PAGES_MAX * LIST_LIMIT_MAX)

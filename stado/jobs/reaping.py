@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from stado.core import keys, moves
 from stado.core.liveness import Vigil, mass_silence
-from stado.core.records import Capacity, Ending, Heartbeat, JobReport, Record
+from stado.core.records import Capacity, ClaimCell, Ending, Heartbeat, JobReport, Record
 from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound, StoreError, Unreadable
-from stado.jobs.endings import give_verdict, settle
+from stado.jobs.endings import finish_intent, give_verdict, settle
 from stado.jobs.life import seal_epoch
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry, Version, walk
@@ -127,6 +127,7 @@ class Reaper:
         self._beats = Vigil()
         self._reports = Vigil()
         self._checkpoints = Vigil()
+        self._job_vigils = (self._beats, self._reports, self._checkpoints)
         self._agents = Vigil()
         self._witnesses = _Witnesses()
         self._records: dict[str, Stored[Record]] = {}
@@ -134,23 +135,33 @@ class Reaper:
 
     def turn(self) -> ReapReport:
         """One look at everything that runs. Requests: one listing of `running/` and of
-        `capacity/`, one head a running job, and a few for each silent one."""
-        entries = list(self._repo.walk_records(State.RUNNING))
-        self._forget_ended({keys.job_of_record(entry.key) for entry in entries})
-        return self._judge(entries)
+        `capacity/`, one head a running job, and a few for each silent one.
+
+        Raises what the store raises to a listing; then all watches start again."""
+        return self._judge(self._list_running(), only=None)
 
     def turn_for(self, job_id: str) -> ReapReport:
-        """The same for a single job: for a canceller that waits for a silent holder."""
-        try:
-            entry = self._repo.store.head(keys.record(State.RUNNING, job_id))
-        except NotFound:
-            return ReapReport()
-        return self._judge([entry])
+        """The same look, which judges one job: for a canceller that waits for a silent holder.
+        What else runs is looked at for what it says of that job's host."""
+        return self._judge(self._list_running(), only=job_id)
 
     # --- looking ------------------------------------------------------------------------
 
+    def _list_running(self) -> list[Entry]:
+        """What runs, then what the agents say of it. A store that does not answer us may not
+        have taken anybody's beats either."""
+        try:
+            entries = list(self._repo.walk_records(State.RUNNING))
+            self._witnesses.refresh(self._repo)
+        except StoreError:
+            for vigil in (*self._job_vigils, self._agents):
+                vigil.keep_only(set())
+            raise
+        self._forget_ended({keys.job_of_record(entry.key) for entry in entries})
+        return entries
+
     def _forget_ended(self, running: set[str]) -> None:
-        for vigil in (self._beats, self._reports, self._checkpoints):
+        for vigil in self._job_vigils:
             vigil.keep_only(running)
         for gone in self._records.keys() - running:
             del self._records[gone]
@@ -185,14 +196,13 @@ class Reaper:
             return None
 
     def _restart(self, job_id: str) -> None:
-        for vigil in (self._beats, self._reports, self._checkpoints):
+        for vigil in self._job_vigils:
             vigil.restart(job_id)
 
     # --- judging ------------------------------------------------------------------------
 
-    def _judge(self, entries: list[Entry]) -> ReapReport:
+    def _judge(self, entries: list[Entry], only: str | None) -> ReapReport:
         report = ReapReport()
-        self._witnesses.refresh(self._repo)
         looks = self._look_at_all(entries, report)
         at = self._repo.clock.monotonic()
         silence = {look.job_id: self._silence(look, at) for look in looks}
@@ -207,7 +217,7 @@ class Reaper:
             if silence[look.job_id] < look.lease_seconds:
                 fresh_hosts[look.host].add(look.job_id)
         for look in looks:
-            if silence[look.job_id] > 0:
+            if silence[look.job_id] > 0 and only in (None, look.job_id):
                 self._attend(look, silence[look.job_id], fresh_hosts[look.host], report)
         return report
 
@@ -257,7 +267,7 @@ class Reaper:
         if not mass_silence(len(newly_silent), len(busy)):
             return False
         self._excused_hosts |= newly_silent
-        for vigil in (self._beats, self._reports, self._checkpoints):
+        for vigil in self._job_vigils:
             vigil.renew_all(at)
         log.warning("event=mass_silence hosts=%d busy=%d", len(newly_silent), len(busy))
         return True
@@ -318,7 +328,14 @@ class Reaper:
         report: ReapReport,
     ) -> None:
         """Seal, read what was asked, verdict, settle. A crash after any of them is finished by
-        whoever comes next."""
+        whoever comes next.
+
+        An intent that somebody died over has no process: it is finished, unsealed."""
+        claim = self._repo.find(ClaimCell, keys.claim_cell(look.job_id, look.record.epoch))
+        if claim is not None and claim.value.intent is not None:
+            finish_intent(self._repo, claim.value)
+            report.settled.append(look.job_id)
+            return
         seal = seal_epoch(self._repo, look.record, last, by=self._by)
         if seal is None:
             self._restart(look.job_id)

@@ -25,7 +25,7 @@ from stado.core.records import (
     RunRecord,
 )
 from stado.core.states import State
-from stado.errors import Exists, NotFound
+from stado.errors import Exists, NotFound, Unavailable
 from stado.ports import Clock, Entropy, Tasks
 from stado.storage.port import LIST_LIMIT_MAX, Entry, Store, Version, walk
 
@@ -33,6 +33,10 @@ Value = TypeVar("Value", bound=Document)
 
 PARALLEL_REQUESTS = 16
 """Reads of one command or pass that are in flight at once."""
+
+_ROUNDS_MAX = 20
+_PAUSE_SECONDS = 0.05
+"""The first pause between two rounds; each is longer by as much, ten seconds in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,14 @@ class Repository:
     def now_ms(self) -> int:
         return milliseconds(self.store.now())
 
+    def rounds(self) -> Iterator[int]:
+        """The attempts at a step that starts over when somebody else got ahead, or when a store
+        shows late what was written: 20, with growing pauses and jitter between them."""
+        for number in range(_ROUNDS_MAX):
+            if number:
+                self.clock.sleep(_PAUSE_SECONDS * number * self.entropy.uniform(0.75, 1.25))
+            yield number
+
     # --- any document -------------------------------------------------------------------
 
     def read(self, kind: type[AnyDocument], key: str) -> Stored[AnyDocument]:
@@ -89,6 +101,15 @@ class Repository:
             return self.read(kind, key)
         except NotFound:
             return None
+
+    def read_taken(self, kind: type[AnyDocument], key: str) -> Stored[AnyDocument]:
+        """A document that is never deleted, and whose key was seen to be taken: it is waited for
+        where a store shows it late. Raises `Unavailable`, `Unreadable`."""
+        for _ in self.rounds():
+            found = self.find(kind, key)
+            if found is not None:
+                return found
+        raise Unavailable(key, "it was written but cannot be read yet: try again")
 
     def create(self, key: str, document: Document) -> Version | None:
         """None when the key is taken."""
@@ -123,8 +144,8 @@ class Repository:
         return Cells(frozenset(found["claim"]), frozenset(found["end"]), frozenset(found["open"]))
 
     def claim_cell(self, job_id: str, epoch: int) -> ClaimCell:
-        """Raises `NotFound`, `Unreadable`."""
-        return self.read(ClaimCell, keys.claim_cell(job_id, epoch)).value
+        """The cell of an epoch that was claimed. Raises `Unavailable`, `Unreadable`."""
+        return self.read_taken(ClaimCell, keys.claim_cell(job_id, epoch)).value
 
     def find_end(self, job_id: str, epoch: int) -> EndCell | None:
         """The verdict on an epoch; None while there is none."""
@@ -142,12 +163,13 @@ class Repository:
     def find_run(self, run_id: str) -> Stored[RunRecord] | None:
         return self.find(RunRecord, keys.run(run_id))
 
-    def create_entry(self, record: Record) -> None:
-        """The index entry of a queue record; one that stands already is as good."""
+    def create_entry(self, record: Record) -> bool:
+        """The index entry of a queue record; False: it stands already, which is as good."""
         try:
             self.store.create(entry_key(record), b"")
         except Exists:
-            return
+            return False
+        return True
 
     def delete_entry(self, record: Record) -> None:
         self.store.delete(entry_key(record), None)

@@ -7,6 +7,7 @@ missing from the index.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from stado.core import ids, keys, moves
@@ -14,9 +15,11 @@ from stado.core.order import entry_key
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, check_run_id, differing_fields
 from stado.core.states import State
-from stado.errors import Conflict, Exists, NotFound, Refused
+from stado.errors import Conflict, Exists, NotFound, Refused, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Jobs that are written in one bulk: what an interruption can leave half done."""
@@ -95,7 +98,7 @@ def _run_record(
     try:
         return Stored(run, repo.store.create(keys.run(run_id), run.encode())), True
     except Exists:
-        return repo.read(RunRecord, keys.run(run_id)), False
+        return repo.read_taken(RunRecord, keys.run(run_id)), False
 
 
 def _queue(repo: Repository, records: list[Record]) -> None:
@@ -142,14 +145,18 @@ class SubmissionSweep:
         for entry in page:
             if (now - entry.modified_at).total_seconds() < self._repo.deployment.lease_seconds:
                 continue
-            run_id = self._finish(keys.job_of_record(entry.key))
+            run_id = self._finish(entry.key)
             if run_id is not None:
                 finished.append(run_id)
         return finished
 
-    def _finish(self, run_id: str) -> str | None:
-        stored = self._repo.find_run(run_id)
-        if stored is None or stored.value.complete:
+    def _finish(self, key: str) -> str | None:
+        try:
+            stored = self._repo.find(RunRecord, key)
+            if stored is None or stored.value.complete:
+                return None
+            finish_submission(self._repo, stored, fresh=False)
+        except Unreadable as error:
+            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
             return None
-        finish_submission(self._repo, stored, fresh=False)
-        return run_id
+        return stored.value.run_id
