@@ -114,13 +114,29 @@ class RetryingStore:
         self._inner.close()
 
     def _repeated(self, key: str, call: Callable[[], Result]) -> Result:
-        """Calls until there is an answer, or the budget is spent."""
-        unclear = False
+        """Calls until there is an answer, or the budget is spent.
+
+        Nearly every first call answers, and then the machinery for the others costs nothing."""
         end = self._clock.monotonic() + self._limits.total_seconds
+        try:
+            return call()
+        except (Unavailable, Ambiguous) as error:
+            if not _is_worth_retrying(error):
+                raise
+            return self._repeat(key, call, first_error=error, end=end)
+
+    def _repeat(
+        self, key: str, call: Callable[[], Result], *, first_error: StoreError, end: float
+    ) -> Result:
+        """The attempts after one that failed; its error counts as the first one's."""
+        unclear = False
+        errors = [first_error]
 
         def once() -> Result:
             nonlocal unclear
             try:
+                if errors:
+                    raise errors.pop()
                 return call()
             except Ambiguous:
                 unclear = True

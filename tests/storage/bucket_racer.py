@@ -1,4 +1,4 @@
-"""A process that races for keys of a bucket: `bucket_racer ENDPOINT BUCKET ROUNDS NAME`."""
+"""A process that races for keys of a bucket: `bucket_racer ENDPOINT ADDRESS ROUNDS NAME`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import sys
 
 from stado.errors import Conflict, Exists
 from stado.storage.open import open_store
-from tests.storage.stores import CLOCK, ENTROPY, TASKS
+from stado.system.clock import LiveClock
+from stado.system.entropy import LiveEntropy
+from stado.system.tasks import LiveTasks
 
 
 def main(endpoint: str, address: str, rounds: str, name: str) -> None:
     """Prints the keys that it created; then counts up one object by compare-and-swap."""
     store = open_store(
-        address, endpoint=endpoint, region=None, clock=CLOCK, entropy=ENTROPY, tasks=TASKS
+        address,
+        endpoint=endpoint,
+        region=None,
+        clock=LiveClock(),
+        entropy=LiveEntropy(),
+        tasks=LiveTasks(),
     )
     for number in range(int(rounds)):
         key = f"race/{number:03}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from stado.errors import Conflict, Exists, NotFound
 from stado.storage.file import FileStore
-from tests.storage.stores import CLOCK, ENTROPY
+from stado.system.clock import LiveClock
+from stado.system.entropy import LiveEntropy
 
 BIG = 100_000
 
@@ -65,7 +67,7 @@ def endless(store: FileStore, times: int, number: int) -> None:
         store.put("crash/put", data)
         version = store.get("crash/put").version
         store.replace("crash/put", data[::-1], version)
-        store.create(f"crash/{ENTROPY.token()}", data)
+        store.create(f"crash/{os.getpid()}-{turn}", data)
 
 
 ACTIONS: dict[str, Callable[[FileStore, int, int], None]] = {
@@ -78,7 +80,7 @@ ACTIONS: dict[str, Callable[[FileStore, int, int], None]] = {
 
 def main(root: str, what: str, number: str) -> None:
     name, _, times = what.partition(":")
-    store = FileStore(Path(root), CLOCK, ENTROPY, durable=False)
+    store = FileStore(Path(root), LiveClock(), LiveEntropy(), durable=False)
     ACTIONS[name](store, int(times or 0), int(number))
 
 

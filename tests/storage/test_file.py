@@ -36,7 +36,7 @@ from tests.storage.stores import CLOCK, ENTROPY
 PROCESSES = 8
 RACES = 150
 SWAPS = 60
-KILLS = 12
+KILLS = 8
 POLL_SECONDS_MAX = 30.0
 
 

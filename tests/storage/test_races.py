@@ -10,8 +10,8 @@ import pytest
 
 from tests.storage.stores import BUCKET, Stores, gcs_store, s3_store
 
-PROCESSES = 4
-ROUNDS = 10
+PROCESSES = 3
+ROUNDS = 8
 
 
 @pytest.mark.parametrize("name", ["seaweedfs", "ministack", "fake-gcs"])
@@ -35,7 +35,7 @@ def test_processes_race_on_a_server(stores: Stores, name: str) -> None:
         for n in range(PROCESSES)
     ]
     try:
-        won = sorted(key for racer in racers for key in racer.communicate(timeout=80)[0].split())
+        won = sorted(key for racer in racers for key in racer.communicate(timeout=100)[0].split())
     finally:
         for racer in racers:
             racer.kill()
