@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from tests.architecture.source import Module, Place, imports, is_in, literals, names_used
 
 ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main")
-"""They alone read the environment and build adapters."""
+"""They alone read the environment; they build adapters, by `stado.composition` or themselves."""
 
 OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 
 _USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
-_ADAPTERS = ("stado.system", "stado.storage.open")
+_PROGRAMS = (*_USE_CASES, "stado.settings", "stado.version")
+_BUILDING = ("stado.composition", "stado.system", "stado.storage.open")
 
 LAYERS: Mapping[str, tuple[str, ...]] = {
     # The longest name that fits a module says what of ours it may import besides its own layer.
@@ -28,18 +29,25 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado.system": ("stado.errors", "stado.ports"),
     "stado.jobs": _USE_CASES,
     "stado.providers": ("stado.errors", "stado.ports", "stado.core"),
-    # The conformance suite is what `stado doctor` runs.
-    "stado.cli": (*_USE_CASES, "stado.settings", "stado.storage.open", "stado.storage.contract"),
-    "stado.cli.context": (*_USE_CASES, *_ADAPTERS, "stado.cli", "stado.settings"),
-    "stado.console": (*_USE_CASES, "stado.settings", "stado.storage.open"),
-    "stado_agent": (*_USE_CASES, "stado.settings"),
-    "stado_agent.main": (*_USE_CASES, *_ADAPTERS, "stado_agent", "stado.settings"),
-    "stado_coordinator": (*_USE_CASES, "stado.settings", "stado.providers.port"),
+    # What the three programs share when they are put together.
+    "stado.composition": (*_USE_CASES, "stado.settings", "stado.system", "stado.storage.open"),
+    "stado.version": (),
+    # The conformance suite is what `stado doctor` runs; the composition names the machine's type.
+    "stado.cli": (
+        *_PROGRAMS,
+        "stado.composition",
+        "stado.storage.open",
+        "stado.storage.contract",
+    ),
+    "stado.cli.context": (*_PROGRAMS, *_BUILDING, "stado.cli"),
+    "stado.console": (*_PROGRAMS, "stado.storage.open"),
+    "stado_agent": _PROGRAMS,
+    "stado_agent.main": (*_PROGRAMS, *_BUILDING, "stado_agent"),
+    "stado_coordinator": (*_PROGRAMS, "stado.providers.port"),
     "stado_coordinator.main": (
-        *_USE_CASES,
-        *_ADAPTERS,
+        *_PROGRAMS,
+        *_BUILDING,
         "stado_coordinator",
-        "stado.settings",
         "stado.providers",
     ),
 }

@@ -107,6 +107,10 @@ def test_the_command_line_starts_without_heavy_packages(package: str) -> None:
         ("stado_coordinator.reaper", "from stado.storage.open import open_store"),
         ("stado_coordinator.reaper", "from stado_agent.agent import Agent"),
         ("stado_coordinator.rental", "from stado.providers.aws import Aws"),
+        ("stado_agent.agent", "from stado.composition import open_repository"),
+        ("stado.jobs.claim", "from stado.composition import live_machine"),
+        ("stado.composition", "from stado.storage.s3 import S3Store"),
+        ("stado.composition", "from stado.cli import context"),
         ("stado.anything", "from stado.core import keys"),
     ],
 )
@@ -135,6 +139,7 @@ def test_an_import_inside_a_function_or_for_types_is_caught_too() -> None:
         ("stado.cli.context", "from stado.system.clock import LiveClock"),
         ("stado_agent.main", "from stado.storage.open import open_store"),
         ("stado_agent.main", "from stado_agent.agent import Agent"),
+        ("stado_agent.main", "from stado.composition import open_repository"),
         ("stado_coordinator.rental", "from stado.providers.port import Provider"),
     ],
 )
