@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from stado.errors import (
+    Ambiguous,
     Conflict,
     Exists,
     Misconfigured,
@@ -367,10 +368,10 @@ def check_no_swap_is_lost(bench: Bench) -> None:
     def count(racer: int) -> int:
         return sum(_increment(bench, key, f"{racer}-{n}") for n in range(SWAPS_EACH))
 
-    attempts = bench.tasks.map(count, range(SWAP_RACERS), limit=SWAP_RACERS)
+    certain = sum(bench.tasks.map(count, range(SWAP_RACERS), limit=SWAP_RACERS))
     total = int(bench.store.get(key).data.split()[0])
-    expected = SWAP_RACERS * SWAPS_EACH
-    _require(total == expected, f"{expected} swaps succeeded ({attempts} tries), {total} are there")
+    possible = SWAP_RACERS * SWAPS_EACH
+    _require(certain <= total <= possible, f"{certain} swaps succeeded, {total} are there")
 
 
 def check_delete_and_replace_exclude_each_other(bench: Bench) -> None:
@@ -467,16 +468,18 @@ def _succeeds(action: Callable[[], object]) -> bool:
     return True
 
 
-def _increment(bench: Bench, key: str, nonce: str) -> int:
-    """Adds one by compare-and-swap; how many attempts that took."""
-    for attempt in range(1, SWAP_ATTEMPTS_MAX):
+def _increment(bench: Bench, key: str, nonce: str) -> bool:
+    """Adds one by compare-and-swap. False when the store left it open whether it did."""
+    for _ in range(SWAP_ATTEMPTS_MAX):
         blob = bench.store.get(key)
         count = int(blob.data.split()[0])
         try:
             bench.store.replace(key, f"{count + 1} {nonce}".encode(), blob.version)
         except Conflict:
             continue
-        return attempt
+        except Ambiguous:
+            return False
+        return True
     raise ContractBroken(f"no swap in {SWAP_ATTEMPTS_MAX} attempts succeeded")
 
 

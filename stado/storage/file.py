@@ -33,7 +33,7 @@ from stado.storage.file_errors import store_errors
 from stado.storage.file_locks import FOLDER as LOCKS_FOLDER
 from stado.storage.file_locks import FileLocks
 from stado.storage.file_sync import sync_path, sync_paths
-from stado.storage.file_version import modified_at, read_file, state_of
+from stado.storage.file_version import modified_at, read_file, state_of, version_of_new
 from stado.storage.keys import check_key, check_prefix
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import chunks_of, pour, pour_into_file
@@ -99,7 +99,7 @@ class FileStore:
         """Needs no lock: linking fails on a taken key, and whoever replaces or deletes an object
         has, under the lock, seen one."""
         with self._writing(key) as path, self._temporary_file([data]) as source:
-            version = state_of(source).version
+            version = version_of_new(source, data)
             if not self._link(source, path):
                 raise Exists(key)
             self._sync_folders([path.parent])
@@ -120,7 +120,7 @@ class FileStore:
 
     def replace(self, key: str, data: bytes, version: Version) -> Version:
         with self._writing(key) as path, self._temporary_file([data]) as source:
-            replaced = state_of(source).version
+            replaced = version_of_new(source, data)
             with self._locks.holding(key):
                 if _version_at(path) != version:
                     raise Conflict(key)
@@ -130,7 +130,7 @@ class FileStore:
 
     def put(self, key: str, data: bytes) -> Version:
         with self._writing(key) as path, self._temporary_file([data]) as source:
-            version = state_of(source).version
+            version = version_of_new(source, data)
             self._put(key, source, path)
         return version
 
@@ -277,8 +277,8 @@ class FileStore:
         if self._durable and sources:
             sync_paths(sources)
         versions: list[Version | None] = []
-        for (key, _), source in zip(items, sources, strict=True):
-            version = state_of(source).version
+        for (key, data), source in zip(items, sources, strict=True):
+            version = version_of_new(source, data)
             versions.append(version if self._link(source, self._root / key) else None)
         self._sync_folders(sorted({(self._root / key).parent for key, _ in items}))
         return versions

