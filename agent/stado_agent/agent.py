@@ -98,6 +98,7 @@ class Agent:
         self._broadcasts = 0
         self._unwell = False
         self._draining = False
+        self._full = False
         self._signs = Vigil()
         self._upkeep = Upkeep(repo, by=settings.consumer)
 
@@ -155,9 +156,9 @@ class Agent:
 
     def _listen(self) -> None:
         """Hears the supervisors, waiting until there is something to do."""
-        wait = min(_STEP_SECONDS_MAX, self._supply.seconds_to_wait())
-        if self._draining:
-            wait = _STEP_SECONDS_MAX
+        wait = _STEP_SECONDS_MAX
+        if not (self._full or self._draining):
+            wait = min(wait, self._supply.seconds_to_wait())
         peers = [one.peer for one in self._supervised]
         ready = {peer.identity for peer in self._processes.wait(peers, wait)}
         for one in [one for one in self._supervised if one.peer.identity in ready]:
@@ -254,7 +255,8 @@ class Agent:
         taken = {one.entry.name for one in self._supervised if one.entry is not None}
         for _ in range(_DISPATCH_ROUNDS_MAX):
             offer = self._budget.offer(self._reserved())
-            if offer.spent:
+            self._full = offer.spent
+            if self._full:
                 return
             entry = self._supply.next_fitting(offer, skip=lambda entry: entry.name in taken)
             if entry is None:
