@@ -5,9 +5,8 @@ Nothing here decides anything. An object that cannot be read costs its own row, 
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stado.core import ids, keys
@@ -44,6 +43,14 @@ class Listing:
     """Whether a search gave up before it had seen every job."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Keys of one prefix; `cut` when a search gave up before the end of it."""
+
+    keys: list[str]
+    cut: bool = False
+
+
 @dataclass(slots=True)
 class _Names:
     """Which states the prefixes show for each job id."""
@@ -51,9 +58,10 @@ class _Names:
     states: dict[str, list[State]] = field(default_factory=dict)
     cut: bool = False
 
-    def add(self, state: State, job_ids: Iterable[str]) -> None:
-        for job_id in job_ids:
-            self.states.setdefault(job_id, []).append(state)
+    def add(self, state: State, page: _Page) -> None:
+        self.cut |= page.cut
+        for key in page.keys:
+            self.states.setdefault(keys.job_of_record(key), []).append(state)
 
 
 def newest(repo: Repository, *, limit: int) -> Listing:
@@ -76,7 +84,7 @@ def states_of(repo: Repository, base_id: str) -> dict[str, State]:
 
     A job that moves between two listings may be missing: look again."""
     names, _ = _list_all(
-        repo, lambda state: [e.key for e in walk(repo.store, keys.prefix(state) + base_id)]
+        repo, lambda state: _Page([e.key for e in walk(repo.store, keys.prefix(state) + base_id)])
     )
     return {job_id: _shown(states) for job_id, states in names.states.items()}
 
@@ -85,32 +93,38 @@ def count_states(states: dict[str, State]) -> dict[State, int]:
     return dict(Counter(states.values()))
 
 
-def _list_all(repo: Repository, list_state: Callable[[State], list[str]]) -> tuple[_Names, bool]:
+def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_Names, bool]:
+    """The names under every prefix, and whether the queue is paused."""
     names = _Names()
-    searches: list[State | None] = [*State, None]
 
-    def look(state: State | None) -> list[str]:
+    def look(state: State | None) -> _Page:
         if state is None:
-            return [entry.key for entry in repo.store.list(keys.READY, limit=1)]
+            return _Page([entry.key for entry in repo.store.list(keys.READY, limit=1)])
         return list_state(state)
 
-    pages = repo.tasks.map(look, searches, limit=len(searches))
+    looks: list[State | None] = [*State, None]
+    pages = repo.tasks.map(look, looks, limit=len(looks))
     for state, page in zip(State, pages, strict=False):
-        names.add(state, (keys.job_of_record(key) for key in page))
-    return names, keys.QUEUE_PAUSED in pages[-1]
+        names.add(state, page)
+    return names, keys.QUEUE_PAUSED in pages[-1].keys
 
 
-def _head_of(repo: Repository, state: State, start: str, limit: int) -> list[str]:
+def _head_of(repo: Repository, state: State, start: str, limit: int) -> _Page:
     page = repo.store.list(keys.prefix(state) + start, limit=min(limit, LIST_LIMIT_MAX))
-    return [entry.key for entry in page]
+    return _Page([entry.key for entry in page])
 
 
-def _search(repo: Repository, state: State, pattern: str, limit: int) -> list[str]:
-    entries = itertools.islice(
-        walk(repo.store, keys.prefix(state)), SEARCH_PAGES_MAX * LIST_LIMIT_MAX
-    )
-    matches = (entry.key for entry in entries if pattern in keys.job_of_record(entry.key))
-    return list(itertools.islice(matches, limit))
+def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:
+    """The first keys whose job id contains the pattern."""
+    found: list[str] = []
+    for seen, entry in enumerate(walk(repo.store, keys.prefix(state))):
+        if seen >= SEARCH_PAGES_MAX * LIST_LIMIT_MAX:
+            return _Page(found, cut=True)
+        if pattern in keys.job_of_record(entry.key):
+            found.append(entry.key)
+        if len(found) == limit:
+            break
+    return _Page(found)
 
 
 def _rows(repo: Repository, names: _Names, limit: int, paused: bool) -> Listing:
@@ -122,6 +136,7 @@ def _rows(repo: Repository, names: _Names, limit: int, paused: bool) -> Listing:
         rows=[row for row in rows if row is not None],
         more=len(names.states) > limit,
         queue_paused=paused,
+        search_cut=names.cut,
     )
 
 
