@@ -59,11 +59,6 @@ class RetryingStore:
         self._concurrent_creates = concurrent_creates
 
     @property
-    def inner(self) -> Store:
-        """The store without retries, as a proof of its conditions needs it."""
-        return self._inner
-
-    @property
     def address(self) -> str:
         return self._inner.address
 

@@ -79,6 +79,8 @@ _MEANINGS: tuple[tuple[set[str], type[StoreError], str], ...] = (
     (_COLLISION, Unavailable, "another write of this key was under way"),
     (_THROTTLED, Throttled, ""),
     (_DENIED, Denied, DENIED_REMEDY),
+    ({"RequestTimeTooSkewed"}, Denied, "the clock of this host is wrong: synchronise it"),
+    ({"RequestTimeout"}, Unavailable, "the request did not arrive whole"),
     ({"304", "NotModified"}, NotModified, ""),
     (_NOT_OFFERED, Misconfigured, "the server does not offer this kind of request"),
 )

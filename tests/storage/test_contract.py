@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from stado.storage.contract import Bench, Check, Condition, ContractBroken, checks, empty, prove
+from stado.storage.faults import Fault, FaultKind, FaultyStore, RandomFaults
+from stado.storage.memory import MemoryStore
+from stado.storage.port import Version
+from stado.storage.retry import RetryingStore, RetryLimits
+from tests.storage.fakes import FakeClock, SeededEntropy
 from tests.storage.stores import ENTROPY, MAKERS, TASKS, Stores, s3_store
+
+PATIENT = RetryLimits(attempts=30, total_seconds=600.0)
 
 
 @pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
@@ -55,3 +62,34 @@ def test_proof_refuses_a_server_that_ignores_conditions_and_names_them(stores: S
     assert "If-None-Match" in proof.text
     assert "If-Match" in proof.text
     assert not proof.conditional_delete
+
+
+def test_proof_bears_a_store_that_wants_it_slower() -> None:
+    """A service may throttle, or call a collision neither won nor lost, at any step."""
+    clock, entropy = FakeClock(), SeededEntropy()
+    slow = RandomFaults(
+        entropy, {Fault(FaultKind.THROTTLED): 0.2, Fault(FaultKind.LOST_ANSWER): 0.1}
+    )
+    faulty = FaultyStore(MemoryStore(clock, TASKS), clock, slow)
+    store = RetryingStore(faulty, clock=clock, entropy=entropy, tasks=TASKS, limits=PATIENT)
+    proof = prove(store, TASKS, entropy, "control/proof")
+    assert proof.accepted, proof.text
+    assert proof.conditional_delete
+    slow.active = False
+    assert store.list("control/") == []
+
+
+class _Lax(MemoryStore):
+    """Overwrites what is there, as the servers do that ignore conditions."""
+
+    def create(self, key: str, data: bytes) -> Version:
+        return self.put(key, data)
+
+
+def test_retries_do_not_make_up_for_an_ignored_condition() -> None:
+    clock, entropy = FakeClock(), SeededEntropy()
+    lax = _Lax(clock, TASKS)
+    proof = prove(
+        RetryingStore(lax, clock=clock, entropy=entropy, tasks=TASKS), TASKS, entropy, "control"
+    )
+    assert proof.ignored == (Condition.CREATE,)

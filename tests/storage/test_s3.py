@@ -83,6 +83,8 @@ READS: dict[str, Callable[[Store], object]] = {
         (_error(400, "ExpiredToken"), Denied),
         (_error(403, "SignatureDoesNotMatch"), Denied),
         (_error(401, "Other"), Denied),
+        (_error(403, "RequestTimeTooSkewed"), Denied),
+        (_error(400, "RequestTimeout"), Unavailable),
         (_error(429, "TooManyRequests"), Throttled),
         (_error(503, "SlowDown"), Throttled),
         (_error(409, "ConditionalRequestConflict"), Unavailable),
