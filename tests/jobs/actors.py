@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from stado.storage.observe import Operation
+from stado.storage.observe import WRITES, Operation
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Store, Version
 
 Result = TypeVar("Result")
@@ -118,6 +118,8 @@ class Actor:
 
     def __init__(self, inner: Store, work: Callable[[Store], object]) -> None:
         self.requests = 0
+        self.writes = 0
+        self.pending: Operation | None = None
         self.result: object = None
         self.error: BaseException | None = None
         self.done = False
@@ -139,6 +141,15 @@ class Actor:
             self._waits.acquire()
         return not self.done
 
+    def step_to_write(self, number: int, *, made: bool) -> bool:
+        """Lets it run until its write number `number` (from 0) comes next or, with `made`, is
+        just made; False when it makes fewer."""
+        while not self.done:
+            if self.writes == number + made and (made or self.pending in WRITES):
+                return True
+            self.step()
+        return False
+
     def finish(self) -> None:
         """Lets it run to its end."""
         while self.step():
@@ -151,11 +162,13 @@ class Actor:
         self.finish()
 
     def _before(self, operation: Operation, key: str) -> None:
+        self.pending = operation
         self._waits.release()
         self._go.acquire()
         if self._killed:
             raise Crash
         self.requests += 1
+        self.writes += operation in WRITES
 
     def _run(self) -> None:
         try:

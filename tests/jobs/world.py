@@ -74,12 +74,13 @@ class World:
         return claimed
 
     def claim(self, claimant: Claimant = ALICE) -> Claimed | None:
-        """The first claim that succeeds, from the head of the queue."""
-        for entry in self.entries():
-            claimed = claim(self.repo, entry, claimant)
-            if claimed is not None:
-                return claimed
-        return None
+        return claim_head(self.repo, claimant)
+
+    def claimed_of(self, job_id: str) -> Claimed:
+        """Claims this very job."""
+        claimed = claim(self.repo, entry_of(self.record(State.QUEUED, job_id)), ALICE)
+        assert claimed is not None
+        return claimed
 
     def end(self, claimed: Claimed, verdict: Verdict = Verdict.COMPLETED) -> Record:
         return end(self.repo, claimed, verdict)
@@ -125,6 +126,15 @@ class World:
         found = self.repo.find_record(state, job_id)
         assert found is not None
         return found.value
+
+
+def claim_head(repo: Repository, claimant: Claimant) -> Claimed | None:
+    """The first claim that succeeds, from the head of the queue."""
+    for entry in read_page(repo).entries:
+        claimed = claim(repo, entry, claimant)
+        if claimed is not None:
+            return claimed
+    return None
 
 
 def end(repo: Repository, claimed: Claimed, verdict: Verdict = Verdict.COMPLETED) -> Record:
