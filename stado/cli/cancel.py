@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,9 +41,10 @@ def cancel(*, job: str, no_wait: bool, as_json: bool, target: Target) -> int:
         records = {answer.record.id: answer.record for answer in answers}
         asked = [answer.record.id for answer in answers if answer.asked is not None]
         if asked:
-            _tell_asked(asked, records, no_wait=no_wait)
-            if not no_wait:
-                records |= _wait(repo, asked, selection, user)
+            with _cancel_staying(selection):
+                _tell_asked(asked, records, no_wait=no_wait)
+                if not no_wait:
+                    records |= _wait(repo, asked, user)
         return _answer(answers, records, no_wait=no_wait, as_json=as_json)
 
 
@@ -61,9 +63,16 @@ def _cancel_all(repo: Repository, selection: Selection, user: str) -> list[Cance
     )
 
 
-def _wait(repo: Repository, asked: list[str], selection: Selection, user: str) -> dict[str, Record]:
-    """The jobs once they are at rest."""
+def _cancel_staying(selection: Selection) -> AbstractContextManager[None]:
     from stado.cli.failures import going_on
+
+    return going_on(
+        f"no longer waiting; the cancel stays. Look again: stado status {selection.base_id}"
+    )
+
+
+def _wait(repo: Repository, asked: list[str], user: str) -> dict[str, Record]:
+    """The jobs once they are at rest."""
     from stado.cli.following import Pace, present_record
     from stado.jobs.reaping import Reaper
     from stado.jobs.repository import PARALLEL_REQUESTS
@@ -71,19 +80,16 @@ def _wait(repo: Repository, asked: list[str], selection: Selection, user: str) -
     reaper, pace = Reaper(repo, by=user), Pace(repo.clock)
     ended: dict[str, Record] = {}
     waiting = asked
-    with going_on(
-        f"no longer waiting; the cancel stays. Look again: stado status {selection.base_id}"
-    ):
-        while True:
-            looks = repo.tasks.map(
-                lambda job_id: present_record(repo, job_id), waiting, limit=PARALLEL_REQUESTS
-            )
-            ended |= {record.id: record for record in looks if record.state.at_rest}
-            waiting = [job_id for job_id in waiting if job_id not in ended]
-            if not waiting:
-                return ended
-            _reap_silent(reaper, waiting)
-            pace.pause()
+    while True:
+        looks = repo.tasks.map(
+            lambda job_id: present_record(repo, job_id), waiting, limit=PARALLEL_REQUESTS
+        )
+        ended |= {record.id: record for record in looks if record.state.at_rest}
+        waiting = [job_id for job_id in waiting if job_id not in ended]
+        if not waiting:
+            return ended
+        _reap_silent(reaper, waiting)
+        pace.pause()
 
 
 def _reap_silent(reaper: Reaper, job_ids: list[str]) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from stado.system.children import ChildProgram
 
 
+_GIVEN_ENVIRONMENT = dict(os.environ)
+
+
 class Target(NamedTuple):
     """Which store the options of a command name; None: they say nothing."""
 
@@ -69,8 +72,8 @@ def colour_unwanted() -> bool:
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
-    """Ours, naming the store that we were given."""
-    return {**os.environ, **settings.environment()}
+    """Ours as we were given it, naming the store."""
+    return {**_GIVEN_ENVIRONMENT, **settings.environment()}
 
 
 def start_child(argv: Sequence[str], environment: Mapping[str, str]) -> ChildProgram:
@@ -118,8 +121,27 @@ def opened_repository(target: Target) -> Iterator[Repository]:
     """The deployment in the store that the options, the environment or the file name."""
     from stado.composition import open_repository
 
-    repo = open_repository(read_settings(target), live_machine())
+    # Looking for plugins reads the metadata of every installed package: a third of a command's
+    # time. Our models have none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    settings = read_settings(target)
+    with _naming_the_store(settings):
+        repo = open_repository(settings, live_machine())
+        try:
+            yield repo
+        finally:
+            repo.store.close()
+
+
+@contextmanager
+def _naming_the_store(settings: Settings) -> Iterator[None]:
+    """A store that does not answer, or says no, tells of a key: people have to know where."""
+    from stado.errors import Ambiguous, Denied, Unavailable
+
     try:
-        yield repo
-    finally:
-        repo.store.close()
+        yield
+    except (Ambiguous, Denied, Unavailable) as error:
+        if settings.store is not None and settings.store not in str(error):
+            server = f" at {settings.endpoint}" if settings.endpoint else ""
+            error.add_note(f"(store {settings.store}{server})")
+        raise

@@ -56,7 +56,7 @@ def _run(call: Callable[[], object]) -> int:
         _say("interrupted")
         return exits.INTERRUPTED
     except StadoError as error:
-        _say(str(error))
+        _say(" ".join([str(error), *getattr(error, "__notes__", [])]))
         return exits.of_error(error)
     except click.ClickException as error:
         _say(_click_sentence(error))

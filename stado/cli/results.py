@@ -63,6 +63,8 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
     from stado.errors import Refused
     from stado.jobs.outputs import check_folder
 
+    if folder.exists() and not folder.is_dir():
+        raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
     if folder not in folders.values() and folder.is_dir():
         others = sorted(set(os.listdir(folder)) - set(selection.job_ids))
         if others:

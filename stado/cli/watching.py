@@ -43,7 +43,7 @@ def print_log(repo: Repository, job_id: str) -> None:
         return
     if epochs[-1] < record.epoch:
         render.tell(f"{_present(record)}; this is the log of epoch {epochs[-1]}")
-    _Printer(repo, job_id, epochs[-1]).drain()
+    _Printer(repo, job_id, epochs[-1]).end()
     if record.state is State.RUNNING:
         render.tell(f"{_present(record)}; --follow goes on printing")
 
@@ -70,6 +70,7 @@ def follow_log(repo: Repository, job_id: str) -> int:
             if printer.drain():
                 pace.quicken()
             if record.state.at_rest:
+                printer.end()
                 render.tell(views.outcome_text(record))
                 return exits.of_job(record)
             pace.pause()

@@ -1,0 +1,86 @@
+"""Help is instant, and says everything that there is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import PYTHON_PATH, Program
+
+COMMANDS = (
+    *("init", "submit", "status", "results", "cancel", "up", "doctor", "version"),
+    *("job show", "job watch", "job rerun", "queue pause", "queue resume"),
+)
+HEAVY = (
+    *("boto3", "botocore", "google", "rich", "pydantic", "tenacity", "psutil"),
+    *("asyncio", "concurrent", "logging", "subprocess"),
+)
+
+
+def loaded_by(*args: str) -> set[str]:
+    """The top-level packages that a command line loads in a process of its own."""
+    code = (
+        "import sys, json\n"
+        "from stado.cli.main import cli\n"
+        "try:\n"
+        "    cli.main(sys.argv[1:])\n"
+        "except SystemExit as end:\n"
+        "    code = end.code\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args],
+        env={"PYTHONPATH": PYTHON_PATH, "HOME": "/nonexistent", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("command", ["", "job", "queue", "agent", "coordinator", *COMMANDS])
+def test_help_loads_nothing_heavy(command: str) -> None:
+    assert not loaded_by(*command.split(), "--help") & set(HEAVY)
+
+
+def test_the_version_loads_nothing_heavy() -> None:
+    assert not loaded_by("--version") & set(HEAVY)
+
+
+def test_help_of_a_group_does_not_import_the_program_behind_it() -> None:
+    assert not loaded_by("agent", "--help") & {"stado_agent"}
+    assert not loaded_by("coordinator", "--help") & {"stado_coordinator"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_says_what_it_is_for(stado: Program, command: str) -> None:
+    shown = stado.ok(*command.split(), "--help")
+    assert f"Usage: stado {command}" in shown
+    assert len(shown.splitlines()) > 5
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "version"])
+def test_each_command_takes_a_store(stado: Program, command: str) -> None:
+    shown = stado.ok(*command.split(), "--help")
+    assert all(option in shown for option in ("--store", "--endpoint", "--region"))
+
+
+def test_no_command_at_all_shows_the_help_and_is_a_usage_error(stado: Program) -> None:
+    result = stado()
+    assert result.exit_code == 2
+    assert "Usage: stado" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_mistyped_command_is_answered_with_the_near_ones(stado: Program) -> None:
+    assert "there is no command 'stauts'; did you mean 'status'" in stado.refused("stauts")
+
+
+def test_the_version_is_one_line_and_one_document(stado: Program) -> None:
+    version = stado.json("version")["version"]
+    assert stado.ok("version") == stado.ok("--version") == f"stado {version}"

@@ -1,0 +1,272 @@
+"""One job: its story, its log, another one like it; and what people call it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from stado.core import keys
+from stado.core.records import LateResult
+from stado.core.states import Reason, Verdict
+from tests.cli.conftest import Program, World, run_each
+
+
+def submit(stado: Program, run_id: str, command: str = "run") -> str:
+    return stado.ok("submit", "--run-id", run_id, command)
+
+
+def lose(world: World, job_id: str) -> None:
+    world.end(
+        world.claim(job_id),
+        Verdict.LOST,
+        reason=Reason.LEASE_EXPIRED,
+        detail="worker local@box was not heard for 120 s",
+        started_at=world.repo.now(),
+    )
+
+
+# What people call a job
+
+
+def test_a_job_is_named_by_id_run_id_part_or_last(stado: Program, world: World) -> None:
+    submit(stado, "first")
+    job_id = submit(stado, "second")
+    for text in (job_id, job_id[-5:], "second", "last"):
+        assert stado.json("job", "show", text)["job_id"] == job_id
+
+
+def test_an_unknown_job_is_refused_by_name_with_near_ones(stado: Program, world: World) -> None:
+    job_id = submit(stado, "nope-2")
+    for command in (["show"], ["watch"], ["watch", "--follow"], ["rerun"]):
+        sentence = stado.refused("job", *command, "nope")
+        assert sentence.startswith("there is no job 'nope'; did you mean nope-2?")
+    typo = job_id[:-2] + job_id[-1] + job_id[-2]
+    if typo != job_id:
+        assert f"did you mean {job_id}" in stado.refused("job", "show", typo)
+
+
+def test_an_unknown_job_without_near_ones_names_the_list(stado: Program, world: World) -> None:
+    assert stado.refused("job", "show", "zzzz") == (
+        "there is no job 'zzzz'; `stado status` lists the newest"
+    )
+
+
+def test_an_ambiguous_part_lists_what_it_could_mean(stado: Program, world: World) -> None:
+    ids = [submit(stado, f"run-{number}") for number in range(10)]
+    part = ids[0][:5]
+    sentence = stado.refused("job", "show", part)
+    assert f"{part!r} could mean 10 of them: " in sentence
+    assert sentence.count(part) == 1 + 8
+
+
+def test_a_batch_is_no_single_job(stado: Program, world: World) -> None:
+    ids = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"one\ntwo\n").splitlines()
+    for text in ("b", ids[0][:16], ids[0][8:16], "last"):
+        assert f"batch of 2 jobs: name one of them, such as {ids[0]}" in stado.refused(
+            "job", "show", text
+        )
+    assert stado.json("job", "show", ids[1])["command"] == "two"
+
+
+def test_last_without_a_submission_is_refused(stado: Program, world: World) -> None:
+    assert "ada has submitted nothing here yet" in stado.refused("job", "show", "last")
+
+
+# Its story
+
+
+def test_the_story_tells_each_epoch_who_held_it_and_how_it_ended(
+    stado: Program, world: World
+) -> None:
+    job_id = submit(stado, "story")
+    lose(world, job_id)
+    late = LateResult(
+        job_id=job_id,
+        epoch=1,
+        consumer="local@box",
+        at=world.repo.now(),
+        exit_code=0,
+        detail="it had gone on",
+    )
+    world.repo.create(keys.late(job_id, 1), late)
+    world.fail(job_id, 3)
+    shown = stado.ok("job", "show", job_id)
+    assert "status    failed, epoch 2, 2 starts ended" in shown
+    assert "epoch 1   local@box since" in shown
+    assert "lost (lease_expired): worker local@box was not heard" in shown
+    assert "too late" in shown
+    assert "failed (job_failed): the command exited with 3" in shown
+    document = stado.json("job", "show", job_id)
+    assert (document["status"], document["epoch"], document["starts"]) == ("failed", 2, 2)
+    assert [epoch["verdict"] for epoch in document["epochs"]] == ["lost", "failed"]
+    assert [epoch["worker"] for epoch in document["epochs"]] == ["local@box"] * 2
+    assert document["epochs"][0]["late"]["exit_code"] == 0
+
+
+def test_the_story_of_a_queued_and_of_a_running_job(stado: Program, world: World) -> None:
+    job_id = submit(stado, "story")
+    assert "epoch 1   waits in the queue" in stado.ok("job", "show", job_id)
+    world.claim(job_id)
+    assert "goes on" in stado.ok("job", "show", job_id)
+    stado.ok("cancel", job_id, "--no-wait")
+    assert stado.json("job", "show", job_id)["cancel_asked_by"] == "ada"
+
+
+def test_values_of_the_environment_are_not_shown(stado: Program, world: World) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "--env", "KEY=hidden-value", "run")
+    for args in (["show", job_id], ["show", job_id, "--json"]):
+        shown = stado.ok("job", *args)
+        assert "KEY" in shown
+        assert "hidden-value" not in shown
+
+
+# Its log
+
+
+def test_a_log_comes_out_byte_by_byte(stado: Program, world: World) -> None:
+    data = random.Random(7).randbytes(1_000_000) + "🚲".encode()
+    job_id = submit(stado, "bytes")
+    for number in range(0, len(data), 300_001):
+        world.log(job_id, data[number : number + 300_001], sequence=number + 1)
+    for follow in ([], ["--follow"]):
+        if follow:
+            world.complete(job_id)
+        result = stado("job", "watch", job_id, *follow)
+        assert result.exit_code == 0
+        assert result.stdout_bytes == data
+
+
+def test_a_terminal_gets_marks_for_what_is_no_text(stado: Program, world: World) -> None:
+    job_id = submit(stado, "bytes")
+    bicycle = "🚲".encode()
+    world.log(job_id, b"a\xff" + bicycle[:2], sequence=1)
+    world.log(job_id, bicycle[2:] + b"\xf0\x9f", sequence=2)
+    world.complete(job_id)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stado.cli.main", "job", "watch", job_id, "--follow"],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    process.communicate(timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 10_000)
+    os.close(ours)
+    assert process.returncode == 0
+    assert shown.decode() == "a\ufffd🚲\ufffd"
+
+
+def test_watching_a_queued_job_says_so_and_ends(stado: Program, world: World) -> None:
+    job_id = submit(stado, "waits")
+    result = stado("job", "watch", job_id)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"job {job_id} is queued and waits for a worker" in result.stderr
+
+
+def test_watching_without_follow_shows_the_newest_epoch_that_has_a_log(
+    stado: Program, world: World
+) -> None:
+    job_id = submit(stado, "again")
+    world.log(job_id, b"first\n", epoch=1)
+    lose(world, job_id)
+    result = stado("job", "watch", job_id)
+    assert result.stdout == "first\n"
+    assert "this is the log of epoch 1" in result.stderr
+    world.log(job_id, b"second\n", epoch=2)
+    assert stado.ok("job", "watch", job_id) == "second"
+
+
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, 3), (-15, 1), (127, 1)])
+def test_following_ends_with_the_code_of_the_job(
+    stado: Program, world: World, exit_code: int, expected: int
+) -> None:
+    job_id = submit(stado, "follow")
+    world.log(job_id, b"out\n")
+    if exit_code == 0:
+        world.complete(job_id)
+    else:
+        world.fail(job_id, exit_code)
+    result = stado("job", "watch", job_id, "--follow")
+    assert (result.exit_code, result.stdout) == (expected, "out\n")
+    assert f"job {job_id} " in result.stderr
+
+
+def test_following_a_cancelled_job_ends_with_3(stado: Program, world: World) -> None:
+    job_id = submit(stado, "follow")
+    stado.ok("cancel", job_id)
+    assert stado("job", "watch", job_id, "--follow").exit_code == 3
+
+
+def test_following_a_job_that_timed_out_ends_with_124(stado: Program, world: World) -> None:
+    job_id = submit(stado, "follow")
+    world.end(world.claim(job_id), Verdict.TIMED_OUT)
+    assert stado("job", "watch", job_id, "--follow").exit_code == 124
+
+
+def test_a_failed_verify_is_1_whatever_the_command_ended_with(stado: Program, world: World) -> None:
+    job_id = submit(stado, "follow")
+    world.end(world.claim(job_id), Verdict.FAILED, reason=Reason.VERIFY_FAILED, exit_code=5)
+    assert stado("job", "watch", job_id, "--follow").exit_code == 1
+
+
+def test_following_announces_a_new_epoch_and_prints_both_logs(stado: Program, world: World) -> None:
+    job_id = submit(stado, "follow")
+    claimed = world.claim(job_id)
+    process = stado.start("job", "watch", job_id, "--follow")
+    assert process.stdout is not None
+    world.log(job_id, b"one\n", epoch=1, sequence=1)
+    assert process.stdout.readline() == b"one\n"
+    world.log(job_id, b"two\n", epoch=1, sequence=2)
+    world.end(claimed, Verdict.LOST, reason=Reason.LEASE_EXPIRED, detail="not heard")
+    world.log(job_id, b"three\n", epoch=2)
+    world.complete(job_id)
+    ((code, out, err),) = run_each([process])
+    assert code == 0
+    assert out == b"two\nthree\n"
+    assert (
+        f"epoch 2 of job {job_id} begins: epoch 1 lost (lease_expired): not heard" in err.decode()
+    )
+
+
+def test_ctrl_c_says_that_the_job_goes_on_and_changes_nothing(stado: Program, world: World) -> None:
+    job_id = submit(stado, "goes-on")
+    process = stado.start("job", "watch", job_id, "--follow")
+    assert process.stderr is not None
+    assert b"is queued" in process.stderr.readline()
+    before = stado.json("job", "show", job_id)
+    process.send_signal(signal.SIGINT)
+    ((code, _, err),) = run_each([process])
+    assert code == 130
+    assert b"Traceback" not in err
+    assert f"job {job_id} goes on" in err.decode()
+    assert f"stado job watch {job_id} --follow" in err.decode()
+    assert f"stado cancel {job_id}" in err.decode()
+    assert stado.json("job", "show", job_id) == before
+
+
+# Another one like it
+
+
+def test_a_rerun_is_a_new_job_of_the_same_spec(stado: Program, world: World) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "--priority", "5", "--env", "A=1", "run me")
+    first, second = stado.ok("job", "rerun", job_id), stado.ok("job", "rerun", job_id)
+    assert len({job_id, first, second}) == 3
+    again = stado.json("job", "show", first)
+    assert (again["command"], again["priority"], again["rerun_of"]) == ("run me", 5, job_id)
+    assert again["environment_names"] == ["A"]
+
+
+def test_a_rerun_with_a_run_id_happens_once(stado: Program, world: World) -> None:
+    job_id = submit(stado, "x")
+    first = stado.json("job", "rerun", job_id, "--run-id", "y")
+    again = stado.json("job", "rerun", job_id, "--run-id", "y")
+    assert first["job_id"] == again["job_id"]
+    assert (first["created"], again["created"]) == (True, False)
+    assert first["rerun_of"] == job_id

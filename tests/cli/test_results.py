@@ -1,0 +1,121 @@
+"""Downloads: whole, checked, and never into somebody's other files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from stado.core import keys
+from stado.jobs.outputs import publish
+from tests.cli.conftest import Program, World
+
+
+def leave(world: World, job_id: str, tmp_path: Path, files: dict[str, bytes]) -> None:
+    folder = tmp_path / f"left-by-{job_id}"
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    publish(world.repo, job_id=job_id, epoch=1, folder=folder, partial=False)
+
+
+def finished_batch(stado: Program, world: World, tmp_path: Path) -> list[str]:
+    ids = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"one\ntwo\n").splitlines()
+    for job_id in ids:
+        leave(world, job_id, tmp_path, {"name": job_id.encode()})
+        world.complete(job_id)
+    return ids
+
+
+def test_the_files_the_log_and_the_manifest_arrive(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    leave(world, job_id, tmp_path, {"model.bin": b"\0\1" * 1000, "deep/er/a.txt": b"a"})
+    world.log(job_id, b"line\n")
+    world.fail(job_id, 3)
+    out = tmp_path / "out"
+    result = stado("results", job_id, str(out))
+    assert (result.exit_code, result.stdout) == (0, f"{out}\n")
+    assert "2 files, 2.0 kB, and the log" in result.stderr
+    assert (out / "model.bin").read_bytes() == b"\0\1" * 1000
+    assert (out / "deep/er/a.txt").read_bytes() == b"a"
+    assert (out / "log.txt").read_bytes() == b"line\n"
+
+
+def test_the_document_names_each_file_with_its_digest(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    leave(world, job_id, tmp_path, {"a": b"data"})
+    world.complete(job_id)
+    (job,) = stado.json("results", "x", str(tmp_path / "out"))["jobs"]
+    assert job["files"] == [{"path": "a", "size": 4, "sha256": hashlib.sha256(b"data").hexdigest()}]
+    assert (job["job_id"], job["status"], job["partial"]) == (job_id, "completed", False)
+
+
+def test_a_batch_arrives_job_by_job(stado: Program, world: World, tmp_path: Path) -> None:
+    ids = finished_batch(stado, world, tmp_path)
+    for number, text in enumerate(("b", ids[0][:16], "last")):
+        out = tmp_path / f"out-{number}"
+        assert stado.ok("results", text, str(out)).splitlines() == [str(out / one) for one in ids]
+        assert [(out / one / "name").read_text() for one in ids] == ids
+
+
+def test_downloading_again_is_no_error(stado: Program, world: World, tmp_path: Path) -> None:
+    finished_batch(stado, world, tmp_path)
+    for _ in range(2):
+        stado.ok("results", "b", str(tmp_path / "out"))
+
+
+def test_a_folder_with_other_files_is_refused_before_anything_is_fetched(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    ids = finished_batch(stado, world, tmp_path)
+    out = tmp_path / "out"
+    (out / ids[1]).mkdir(parents=True)
+    (out / ids[1] / "mine").write_text("mine")
+    assert f"{out / ids[1]} holds other files ('mine', 1 in all)" in stado.refused(
+        "results", "b", str(out)
+    )
+    assert not (out / ids[0]).exists()
+    (out / "thesis.tex").write_text("mine")
+    assert f"{out} holds other files ('thesis.tex', 1 in all)" in stado.refused(
+        "results", "b", str(out)
+    )
+    assert stado("results", ids[0], str(out)).exit_code == 2
+    assert (out / ids[1] / "mine").read_text() == "mine"
+
+
+def test_a_file_in_place_of_the_folder_is_refused(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    finished_batch(stado, world, tmp_path)
+    (tmp_path / "file").write_text("mine")
+    assert "is a file: name a folder" in stado.refused("results", "b", str(tmp_path / "file"))
+
+
+def test_a_damaged_file_is_not_taken_for_the_right_one(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    leave(world, job_id, tmp_path, {"a": b"data"})
+    world.complete(job_id)
+    (world.path / keys.output_file(job_id, 1, "a")).write_bytes(b"DATA")
+    sentence = stado.refused("results", job_id, str(tmp_path / "out"), code=1)
+    assert "SHA-256" in sentence
+    assert not (tmp_path / "out/a").exists()
+
+
+def test_a_job_that_still_runs_says_that_more_may_come(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    world.claim(job_id)
+    assert "still running: more may come" in stado("results", "x", str(tmp_path / "out")).stderr
+
+
+def test_an_unknown_job_is_refused_and_no_folder_is_made(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    assert "there is no job 'nope'" in stado.refused("results", "nope", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

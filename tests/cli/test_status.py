@@ -1,0 +1,201 @@
+"""The list of jobs: newest first, whatever is in the store, and whoever reads it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from stado.cli.failures import guarded
+from stado.core import keys
+from stado.core.states import Reason, State, Verdict
+from tests.cli.conftest import Program, World, run_each
+
+
+def submit(stado: Program, run_id: str, command: str = "run") -> str:
+    return stado.ok("submit", "--run-id", run_id, command)
+
+
+def submit_batch(stado: Program, run_id: str, count: int) -> list[str]:
+    lines = "".join(f"job {number}\n" for number in range(count)).encode()
+    return stado.ok("submit", "--run-id", run_id, "--batch", "-", stdin=lines).splitlines()
+
+
+def test_an_empty_store_is_an_empty_list(stado: Program, world: World) -> None:
+    result = stado("status")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "there are no jobs yet" in result.stderr
+    document = stado.json("status")
+    assert document["jobs"] == []
+    assert document["queue_paused"] is False
+
+
+def test_one_row_a_line_newest_first(stado: Program, world: World) -> None:
+    ids = [submit(stado, f"run-{number}") for number in range(3)]
+    header, *rows = stado.ok("status").splitlines()
+    assert header.split() == ["JOB", "STATUS", "AGE", "RUN", "COMMAND"]
+    assert [row.split()[0] for row in rows] == list(reversed(ids))
+
+
+def test_a_reason_has_a_column_when_some_job_has_one(stado: Program, world: World) -> None:
+    failed = submit(stado, "bad")
+    world.fail(failed, 3)
+    header, row = stado.ok("status").splitlines()
+    assert header.split() == ["JOB", "STATUS", "AGE", "RUN", "REASON", "COMMAND"]
+    assert row.split()[4:6] == ["job_failed", "3"]
+
+
+def test_the_fields_of_a_job_in_json(stado: Program, world: World) -> None:
+    job_id = submit(stado, "bad")
+    world.fail(job_id, 3)
+    (job,) = stado.json("status")["jobs"]
+    told = {name: job[name] for name in ("job_id", "status", "epoch", "starts", "exit_code")}
+    assert told == {
+        "job_id": job_id,
+        "status": "failed",
+        "epoch": 1,
+        "starts": 1,
+        "exit_code": 3,
+    }
+    assert job["status_reason"] == "job_failed"
+    assert job["status_detail"] == "the command exited with 3"
+    assert (job["batch_id"], job["run_id"], job["rerun_of"]) == (None, "bad", None)
+    assert (job["worker"], job["host"], job["submitter"]) == ("local@box", "box", "ada")
+
+
+def test_a_job_that_is_queued_again_says_why(stado: Program, world: World) -> None:
+    job_id = submit(stado, "lost")
+    world.end(world.claim(job_id), Verdict.LOST, reason=Reason.LEASE_EXPIRED, detail="not heard")
+    (job,) = stado.json("status", job_id)["jobs"]
+    assert (job["status"], job["epoch"], job["lease_losses"]) == ("queued", 2, 1)
+    assert (job["status_reason"], job["status_detail"]) == ("lease_expired", "not heard")
+
+
+def test_a_batch_is_summed_up_by_state(stado: Program, world: World) -> None:
+    ids = submit_batch(stado, "sweep", 24)
+    submit(stado, "other")
+    world.complete(ids[0])
+    world.claim(ids[1])
+    for name in ("sweep", ids[0][:16]):
+        lines = stado.ok("status", name).splitlines()
+        assert lines[-4:] == [
+            f"batch {ids[0][:16]}: 24 jobs",
+            *("queued     22", "running     1", "completed   1"),
+        ]
+        assert len(lines) == 1 + 20 + 1 + 4
+    document = stado.json("status", "sweep")
+    assert document["batch"] == {
+        "batch_id": ids[0][:16],
+        "count": 24,
+        "states": {"queued": 22, "running": 1, "completed": 1},
+    }
+    assert document["more"] is True
+
+
+def test_the_filter_is_a_part_of_an_id_a_run_id_or_last(stado: Program, world: World) -> None:
+    first, second = submit(stado, "first"), submit(stado, "second")
+    for text in (second, second[-6:], second.upper()[-6:], "second", "last"):
+        assert [job["job_id"] for job in stado.json("status", text)["jobs"]] == [second]
+    assert [job["job_id"] for job in stado.json("status", "first")["jobs"]] == [first]
+    assert stado.json("status", "nothing-like-it")["jobs"] == []
+
+
+def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None:
+    submit_batch(stado, "sweep", 5)
+    result = stado("status", "--limit", "2")
+    assert len(result.stdout.splitlines()) == 3
+    assert "there are more: these are the newest 2" in result.stderr
+
+
+def test_an_unreadable_record_costs_its_own_row_only(stado: Program, world: World) -> None:
+    good, bad, worse = (submit(stado, name) for name in ("good", "bad", "worse"))
+    (world.path / keys.record(State.QUEUED, bad)).write_bytes(b'{"schema": 1, "id')
+    (world.path / keys.record(State.QUEUED, worse)).write_bytes(b"\xff\xfe")
+    result = stado("status")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 4
+    assert f"{bad} cannot be read: queue/{bad}.json is unreadable" in result.stderr
+    assert f"{worse} cannot be read" in result.stderr
+    jobs = {job["job_id"]: job for job in stado.json("status")["jobs"]}
+    assert jobs[good]["problem"] is None
+    assert "is unreadable" in jobs[bad]["problem"]
+
+
+def test_a_paused_queue_is_said(stado: Program, world: World) -> None:
+    submit(stado, "x")
+    stado.ok("queue", "pause")
+    assert "the queue is paused" in stado("status").stderr
+    assert stado.json("status")["queue_paused"] is True
+    stado.ok("queue", "resume")
+    assert stado.json("status")["queue_paused"] is False
+
+
+def test_a_command_cannot_drive_the_terminal(stado: Program, world: World) -> None:
+    submit(stado, "evil", "printf '\x1b]0;owned\x07'\n\trm \u202e x")
+    shown = stado.ok("status")
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert len(shown.splitlines()) == 2
+    assert "printf ']0;owned'  rm  x" in shown
+    assert stado("status", "--json").stdout.isascii()
+
+
+def test_a_store_that_is_not_there_is_refused(stado: Program, environment: dict[str, str]) -> None:
+    sentence = stado.refused("status", "--store", "/nowhere/at/all")
+    assert "there is no store at /nowhere/at/all" in sentence
+    assert "stado init" in sentence
+
+
+def test_a_folder_that_is_no_store_is_refused(stado: Program, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    sentence = stado.refused("status", "--store", str(tmp_path / "empty"))
+    assert "is not a stado store yet: run `stado init" in sentence
+
+
+def test_an_address_of_an_unknown_kind_is_refused(stado: Program, world: World) -> None:
+    assert "ftp://" in stado.refused("status", "--store", "ftp://host/path")
+
+
+def test_a_store_that_cannot_be_reached_is_69(
+    stado: Program, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("boto3")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    store = ("--store", "s3://bucket/prefix", "--region", "us-east-1")
+    nobody = f"http://127.0.0.1:{unused_port()}"
+    assert nobody in stado.refused("status", *store, "--endpoint", nobody, code=69)
+
+
+def unused_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(stado: Program, world: World) -> None:
+    submit_batch(stado, "sweep", 300)
+    process = stado.start("status", "--limit", "1000", "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    ((code, _, err),) = run_each([process])
+    assert err == b""
+    assert code == 141
+
+
+def test_an_unforeseen_error_is_one_line_unless_asked(
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(lambda: 1 / 0) == 70
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("stado: ZeroDivisionError: division by zero")
+    assert "STADO_DEBUG=1" in said.err
+    monkeypatch.setenv("STADO_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        guarded(lambda: 1 / 0)

@@ -1,0 +1,230 @@
+"""Making a store, checking it, pausing its queue, and working on it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from stado.cli.proving import proved
+from stado.composition import live_machine
+from stado.core import keys
+from stado.core.records import Capacity, CoordinatorLease
+from stado.core.states import State
+from stado.errors import Misconfigured
+from stado.storage.memory import MemoryStore
+from stado.storage.port import Version
+from tests.cli.conftest import Program, World, run_each
+
+# Making one
+
+
+def test_init_makes_a_folder_a_store_and_says_how_to_name_it(
+    stado: Program, tmp_path: Path
+) -> None:
+    path = tmp_path / "a new/folder"
+    result = stado("init", str(path), "--lease-seconds", "30")
+    assert result.exit_code == 0
+    assert result.stdout == f"export STADO_STORE={shlex.quote(str(path))}\n"
+    assert f"{path} is a new stado store (lease 30 s)" in result.stderr
+    assert "stado up" in result.stderr
+    assert "stado submit --run-id" in result.stderr
+    assert stado.json("status", "--store", str(path))["jobs"] == []
+    assert not any((path / keys.PROOF).glob("*"))
+
+
+def test_init_twice_changes_nothing(stado: Program, tmp_path: Path) -> None:
+    path = str(tmp_path / "store")
+    first = stado.json("init", path, "--lease-seconds", "30")
+    second = stado.json("init", path)
+    assert (first["created"], second["created"]) == (True, False)
+    assert first["deployment_id"] == second["deployment_id"]
+    assert second["lease_seconds"] == 30
+    assert "is a stado store already" in stado("init", path, "--lease-seconds", "30").stderr
+    assert "with a lease of 30 s, and stays so" in stado.refused(
+        "init", path, "--lease-seconds", "60"
+    )
+
+
+@pytest.mark.parametrize("lease", ["0", "-1", "nan", "1e9"])
+def test_an_impossible_lease_is_refused_and_nothing_is_made(
+    stado: Program, tmp_path: Path, lease: str
+) -> None:
+    path = tmp_path / "store"
+    assert "is not possible" in stado.refused("init", str(path), "--lease-seconds", lease)
+    assert not path.exists()
+
+
+def test_a_file_cannot_become_a_store(stado: Program, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = stado("init", str(tmp_path / "file"))
+    assert result.exit_code != 0
+    assert str(tmp_path / "file") in result.stderr
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+class CarelessStore(MemoryStore):
+    """Accepts the condition of a create, and ignores it: as some servers do."""
+
+    def create(self, key: str, data: bytes) -> Version:
+        return self.put(key, data)
+
+
+def test_a_store_that_ignores_conditions_is_refused_by_their_names() -> None:
+    machine = live_machine()
+    with pytest.raises(Misconfigured, match=r"does not honour create-if-absent \(If-None-Match"):
+        proved(CarelessStore(machine.clock, machine.tasks), machine)
+
+
+# Checking it
+
+
+def report(
+    world: World, consumer: str, *, broadcast_seconds: float = 15, stopped: bool = False
+) -> None:
+    capacity = Capacity(
+        consumer=consumer,
+        incarnation="i1",
+        host="box",
+        at=world.repo.now(),
+        counter=1,
+        broadcast_seconds=broadcast_seconds,
+        cpu_total=8,
+        cpu_free=6,
+        memory_total_gb=64,
+        memory_free_gb=60,
+        disk_free_gb=100,
+        stopped=stopped,
+        version="0",
+    )
+    world.repo.store.put(keys.capacity(consumer), capacity.encode())
+
+
+def lead(world: World) -> None:
+    lease = CoordinatorLease(
+        token="t", holder="coordinator@box", counter=1, at=world.repo.now(), lease_seconds=60
+    )
+    world.repo.store.put(keys.COORDINATOR_LEASE, lease.encode())
+
+
+def findings(stado: Program) -> dict[str, list[str]]:
+    """What is to be done, by check."""
+    found: dict[str, list[str]] = {}
+    for finding in stado.json("doctor")["findings"]:
+        if not finding["ok"]:
+            found.setdefault(finding["check"], []).append(finding["text"])
+    return found
+
+
+def test_a_healthy_store_is_0(stado: Program, world: World) -> None:
+    report(world, "local@box")
+    lead(world)
+    result = stado("doctor")
+    assert result.exit_code == 0, result.stdout
+    assert "agent local@box is at work with 0 jobs, last report 0s ago" in result.stdout
+    assert "coordinator@box is at work" in result.stdout
+    assert "the store honours every condition" in result.stdout
+    assert "TODO" not in result.stdout
+    assert not any((world.path / keys.PROOF).glob("*"))
+
+
+def test_each_finding_has_a_remedy_and_the_exit_code_is_1(stado: Program, world: World) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    (world.path / keys.record(State.QUEUED, job_id)).write_bytes(b"\xff")
+    stado.ok("queue", "pause")
+    report(world, "gone@box", broadcast_seconds=0.05)
+    time.sleep(0.3)
+    report(world, "left@box", stopped=True)
+    result = stado("doctor")
+    assert result.exit_code == 1
+    assert result.stdout.count("TODO") == result.stdout.count("-> ")
+    found = findings(stado)
+    assert f"queue/{job_id}.json is unreadable" in found["records"][0]
+    assert found["agents"][0] == "no agent is at work: no job starts"
+    assert found["agents"][1].startswith("agent gone@box on box is silent")
+    assert found["coordinator"] == ["no coordinator has worked here"]
+    assert found["queue"] == ["the queue is paused: no job starts"]
+
+
+def test_a_store_that_is_none_is_the_finding(stado: Program, environment: dict[str, str]) -> None:
+    result = stado("doctor")
+    assert result.exit_code == 1
+    assert "there is no store at" in result.stdout
+
+
+# Pausing its queue
+
+
+def test_pausing_and_resuming_answer_in_words_and_in_json(stado: Program, world: World) -> None:
+    assert "no job starts until `stado queue resume`" in stado("queue", "pause").stderr
+    assert stado.json("queue", "pause")["queue_paused"] is True
+    assert "jobs start again" in stado("queue", "resume").stderr
+    assert stado.json("queue", "resume")["queue_paused"] is False
+
+
+# Working on it
+
+
+def start_up(stado: Program, tmp_path: Path) -> subprocess.Popen[bytes]:
+    pytest.importorskip("stado_agent.main")
+    pytest.importorskip("stado_coordinator.main")
+    return stado.start(
+        *("up", "--consumer-id", "local@test", "--work-dir", str(tmp_path / "work")),
+        start_new_session=True,
+    )
+
+
+def wait_for_agent(world: World) -> None:
+    for _ in range(300):
+        if world.repo.store.list(keys.CAPACITY):
+            return
+        time.sleep(0.1)
+    raise AssertionError("no agent came")
+
+
+def children_of(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_runs_jobs_until_it_is_asked_to_stop(
+    stado: Program, world: World, tmp_path: Path, number: int
+) -> None:
+    process = start_up(stado, tmp_path)
+    try:
+        wait_for_agent(world)
+        assert stado("submit", "--run-id", "x", "exit 5", "--wait").exit_code == 5
+        process.send_signal(number)
+        ((code, _, err),) = run_each([process])
+    finally:
+        process.kill()
+    assert code == 0, err.decode()
+    assert b"Traceback" not in err
+    (entry,) = world.repo.store.list(keys.CAPACITY)
+    assert world.repo.read(Capacity, entry.key).value.stopped
+
+
+def test_when_one_of_the_two_dies_up_says_so_and_stops_the_other(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    process = start_up(stado, tmp_path)
+    try:
+        wait_for_agent(world)
+        children = children_of(process.pid)
+        os.kill(children[0], signal.SIGKILL)
+        ((code, _, err),) = run_each([process])
+    finally:
+        process.kill()
+    assert code == 1
+    assert b"ended by itself (signal 9)" in err
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_up_on_no_store_starts_nothing(stado: Program, environment: dict[str, str]) -> None:
+    assert "there is no store at" in stado.refused("up")

@@ -1,0 +1,229 @@
+"""Submitting: one answer however often, and nothing half done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stado.core.spec import COMMAND_BYTES_MAX
+from stado.core.states import State
+from stado.jobs.finding import find_job
+from tests.cli.conftest import Program, World, run_each
+
+
+def objects_of(world: World) -> list[Path]:
+    return sorted(
+        path
+        for path in world.path.rglob("*")
+        if path.is_file() and not any(part.startswith(".") for part in path.parts)
+    )
+
+
+def test_a_single_job_prints_its_id_alone(stado: Program, world: World) -> None:
+    result = stado("submit", "--run-id", "first", "python train.py")
+    (job_id,) = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert f"submitted job {job_id} (run first)" in result.stderr
+    assert f"next: stado job watch {job_id} --follow" in result.stderr
+    found = find_job(world.repo, job_id)
+    assert found is not None
+    assert found.record.spec.command == "python train.py"
+    assert found.record.submitter == "ada"
+
+
+def test_a_batch_prints_the_id_of_each_job(stado: Program, world: World, tmp_path: Path) -> None:
+    batch = tmp_path / "commands.txt"
+    batch.write_text("# a comment\none\n\n  two  \nthree\n")
+    result = stado("submit", "--run-id", "sweep", "--batch", str(batch), "")
+    ids = result.stdout.splitlines()
+    assert [job_id[-2:] for job_id in ids] == ["-1", "-2", "-3"]
+    assert f"submitted 3 jobs as batch {ids[0][:16]} (run sweep)" in result.stderr
+    commands = [find_job(world.repo, job_id) for job_id in ids]
+    assert [found.record.spec.command for found in commands if found] == ["one", "two", "three"]
+
+
+def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
+    stado: Program, world: World
+) -> None:
+    ids = stado.ok("submit", "--run-id", "sweep", "--batch", "-", "ignored", stdin=b"one\ntwo\n")
+    assert len(ids.splitlines()) == 2
+
+
+def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
+    job_id = stado.ok(
+        *("submit", "--run-id", "all", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
+        *("--verify", "test -f out", "--workdir", "/srv", "--env", "A=1", "--env", "B=x=y"),
+        *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited", "run"),
+    )
+    found = find_job(world.repo, job_id)
+    assert found is not None
+    assert found.record.spec.model_dump(mode="json") == {
+        "command": "run",
+        "verify": "test -f out",
+        "workdir": "/srv",
+        "environment": {"A": "1", "B": "x=y"},
+        "cpu": 2.5,
+        "memory_gb": 4.0,
+        "priority": 7,
+        "deadline_at": "2100-01-01T00:00:00+00:00",
+        "max_lease_losses": -1,
+    }
+
+
+def test_every_field_of_the_spec_has_an_option() -> None:
+    from stado.cli.submit import Asked
+    from stado.core.spec import Spec
+
+    assert set(Asked._fields) | {"command"} == set(Spec.model_fields)
+
+
+def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> None:
+    first = stado.ok("submit", "--run-id", "same", "run")
+    result = stado("submit", "--run-id", "same", "run")
+    assert result.stdout.strip() == first
+    assert result.stderr.startswith("already submitted: job")
+
+
+def test_fifty_at_once_print_one_id(
+    stado: Program, world: World, environment: dict[str, str]
+) -> None:
+    code = (
+        "import os, stado.cli.submit, stado.composition, stado.jobs.submit, stado.storage.open\n"
+        "from stado.cli.main import cli\n"
+        "children = [os.fork() for _ in range(50) if os.getpid() == parent]\n"
+        "if os.getpid() != parent:\n"
+        "    cli.main(['submit', '--run-id', 'same', 'run'])\n"
+        "assert all(os.waitpid(child, 0)[1] == 0 for child in children)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os; parent = os.getpid()\n{code}"],
+        env=environment,
+        capture_output=True,
+        check=True,
+        timeout=100,
+    )
+    answers = done.stdout.split()
+    assert len(answers) == 50
+    assert len(set(answers)) == 1
+    assert done.stderr.count(b"already submitted: job") == 49
+    assert len(world.repo.list_records(State.QUEUED)) == 1
+
+
+def test_a_run_id_of_another_request_is_refused_with_the_field(
+    stado: Program, world: World
+) -> None:
+    stado.ok("submit", "--run-id", "taken", "one")
+    sentence = stado.refused("submit", "--run-id", "taken", "two")
+    assert "run id taken" in sentence
+    assert "command: 'one' was submitted, now 'two'" in sentence
+
+
+def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: World) -> None:
+    sentence = stado.refused("submit", "--run-id", "x", "--priority", "-3", "run")
+    assert sentence == "priority -3 must be nonnegative"
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "sentence"),
+    [
+        (["run"], None, "Missing option '--run-id'"),
+        (["--run-id", "x"], None, "no command"),
+        (["--run-id", "x", "  "], None, "the command is empty"),
+        (["--run-id", "x", "python", "train.py"], None, "quote all of it, such as 'python train.p"),
+        (["--run-id", "a b", "run"], None, "run id 'a b' cannot be used"),
+        (["--run-id", "x", "--priority", "many", "run"], None, "'many' is not a valid int"),
+        (["--run-id", "x", "--priority", str(2**63), "run"], None, f"priority {2**63} is above"),
+        (["--run-id", "x", "--cpu", "0", "run"], None, "cpu 0.0 must be a positive number"),
+        (["--run-id", "x", "--memory-gb", "nan", "run"], None, "memory-gb nan must be a positive"),
+        (["--run-id", "x", "--workdir", "here", "run"], None, "'here' is not absolute"),
+        (["--run-id", "x", "--env", "FOO", "run"], None, "write FOO=VALUE"),
+        (["--run-id", "x", "--env", "2=1", "run"], None, "environment name '2'"),
+        (["--run-id", "x", "--env", "A=\udcff", "run"], None, "is not valid UTF-8"),
+        (["--run-id", "x", "--verify", "\udcff", "run"], None, "is not valid UTF-8"),
+        (["--run-id", "x", "\udcff"], None, "the command is not valid UTF-8"),
+        (["--run-id", "x", "--deadline-at", "tomorrow", "run"], None, "'tomorrow' is no instant"),
+        (["--run-id", "x", "--deadline-at", "2030-01-01T00:00:00", "run"], None, "a time zone"),
+        (["--run-id", "x", "--deadline-at", "2030-02-30T00:00:00Z", "run"], None, "no instant"),
+        (["--run-id", "x", "--max-lease-losses", "-1", "run"], None, "'-1' must be 0 or more"),
+        (["--run-id", "x", "--batch", "/nowhere"], None, "'/nowhere' cannot be read: No such file"),
+        (["--run-id", "x", "--batch", "-"], b"", "standard input holds no command"),
+        (["--run-id", "x", "--batch", "-"], b"# only\n\n", "standard input holds no command"),
+        (["--run-id", "x", "--batch", "-"], b"a\n" * 6 + b"b\0c\n", "line 7 of standard input hol"),
+        (["--run-id", "x", "--batch", "-"], b"a\n\xff\n", "line 2 of standard input is not UTF-8"),
+        (["--run-id", "x", "--batch", "-"], b"x" * 2_000_000, "line 1 of standard input has 20000"),
+        (["--run-id", "x", "y" * 2_000_000], None, f"execute at most {COMMAND_BYTES_MAX}"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_leaves_nothing(
+    stado: Program, world: World, args: list[str], stdin: bytes | None, sentence: str
+) -> None:
+    before = objects_of(world)
+    assert sentence in stado.refused("submit", *args, stdin=stdin)
+    assert objects_of(world) == before
+
+
+def test_a_deadline_that_has_passed_is_said(stado: Program, world: World) -> None:
+    result = stado("submit", "--run-id", "x", "--deadline-at", "2020-01-01T00:00:00Z", "run")
+    assert result.exit_code == 0
+    assert "has passed: no worker starts it" in result.stderr
+
+
+def test_the_answer_is_one_json_document(stado: Program, world: World) -> None:
+    single = stado.json("submit", "--run-id", "x", "run")
+    assert single["job_ids"] == [stado.ok("submit", "--run-id", "x", "run")]
+    assert (single["batch_id"], single["created"], single["run_id"]) == (None, True, "x")
+    assert stado.json("submit", "--run-id", "x", "run")["created"] is False
+
+
+def test_a_refusal_leaves_stdout_empty_with_json_too(stado: Program, world: World) -> None:
+    stado.refused("submit", "--run-id", "x", "--priority", "-1", "run", "--json")
+
+
+def wait_while(stado: Program, world: World, act: str, exit_code: int = 0) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a `submit --wait` whose job is moved along meanwhile."""
+    process = stado.start("submit", "--run-id", "waited", "run", "--wait")
+    assert process.stdout is not None
+    job_id = process.stdout.readline().decode().strip()
+    if act == "fail":
+        world.fail(job_id, exit_code)
+    elif act == "complete":
+        world.complete(job_id)
+    else:
+        stado.ok("cancel", job_id)
+    ((code, out, err),) = run_each([process])
+    return code, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize(
+    ("act", "exit_code", "expected"),
+    [
+        ("complete", 0, 0),
+        ("fail", 7, 7),
+        ("fail", 125, 125),
+        ("fail", -9, 1),
+        ("fail", 126, 1),
+        ("cancel", 0, 3),
+    ],
+)
+def test_waiting_ends_as_the_job_did(
+    stado: Program, world: World, act: str, exit_code: int, expected: int
+) -> None:
+    code, _, err = wait_while(stado, world, act, exit_code)
+    assert code == expected
+    assert err.splitlines()[-1].startswith("job ")
+
+
+def test_waiting_for_a_batch_ends_with_1_unless_all_completed(stado: Program, world: World) -> None:
+    args = ("submit", "--run-id", "sweep", "--batch", "-")
+    first, second = stado.ok(*args, stdin=b"one\ntwo\n").splitlines()
+    world.complete(first)
+    world.fail(second, 2)
+    result = stado(*args, "--wait", stdin=b"one\ntwo\n")
+    assert result.exit_code == 1
+    assert "2 of 2 ended: 1 completed, 1 failed" in result.stderr
+    document = json.loads(stado(*args, "--wait", "--json", stdin=b"one\ntwo\n").stdout)
+    assert document["statuses"] == {first: "completed", second: "failed"}
