@@ -53,8 +53,12 @@ def test_command_runs_with_the_servers_environment() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_server_survives_its_starter(number: signal.Signals) -> None:
-    process = subprocess.Popen([*MODULE, "fake-gcs"], stdout=subprocess.PIPE, text=True)
+def test_no_server_survives_its_starter(number: signal.Signals, tmp_path: Path) -> None:
+    """A starter killed outright leaves its folder, which is therefore made below the test's."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [*MODULE, "fake-gcs"], stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert process.stdout is not None
     try:
         assert process.stdout.readline().startswith("endpoint=http://127.0.0.1:")
