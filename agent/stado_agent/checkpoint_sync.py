@@ -1,7 +1,8 @@
 """Keeps a job's checkpoint folder in the store while the job runs.
 
 A folder is uploaded when it has changed since the last time and then stood still for a beat, so
-that a half-written checkpoint is not taken. What changes under the upload is not committed.
+that a half-written checkpoint is not taken. What changes under the upload is not committed. The
+last two stay in the store: one to start from, and one more for when that one cannot be read.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from pathlib import Path
 
 from stado.core.records import Checkpoint
 from stado.jobs import checkpoints
-from stado.jobs.checkpoints import Fingerprint, fingerprint
+from stado.jobs.checkpoints import PART_BYTES_MAX, Fingerprint, fingerprint
 from stado.jobs.repository import Repository
+
+_KEPT = 2
 
 
 class CheckpointSync:
     """One job's checkpoint folder."""
 
-    def __init__(self, repo: Repository, folder: Path) -> None:
+    def __init__(self, repo: Repository, folder: Path, *, part_bytes: int = PART_BYTES_MAX) -> None:
         self._repo = repo
         self._folder = folder
+        self._part_bytes = part_bytes
         self._sequence = 0
+        self._kept: list[Checkpoint] = []
         self._saved: Fingerprint = ()
         self._seen: Fingerprint = ()
         self._due_at = repo.clock.monotonic() + repo.deployment.beat_seconds
@@ -50,7 +55,20 @@ class CheckpointSync:
         self._sequence += 1
         state = self._seen
         saved = checkpoints.save(
-            self._repo, job_id=job_id, epoch=epoch, sequence=self._sequence, folder=self._folder
+            self._repo,
+            job_id=job_id,
+            epoch=epoch,
+            sequence=self._sequence,
+            folder=self._folder,
+            part_bytes=self._part_bytes,
         )
         if saved is not None:
             self._saved = state
+            self._kept.append(saved)
+            self._forget_old()
+
+    def _forget_old(self) -> None:
+        """A crash on the way leaves some of an old checkpoint's parts: room, and nothing else."""
+        while len(self._kept) > _KEPT:
+            checkpoints.delete(self._repo, self._kept[0])
+            del self._kept[0]

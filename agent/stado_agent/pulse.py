@@ -66,7 +66,7 @@ class Pulse:
             self._beat()
             if self.sealed:
                 return
-            self._check_in()
+            self.check_in()
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""
@@ -88,7 +88,8 @@ class Pulse:
             self.sealed = True
         return accepted
 
-    def _check_in(self) -> None:
+    def check_in(self) -> None:
+        """Asks what has been asked of the epoch. One read."""
         try:
             asked = self._signs.asked()
         except (StoreError, Unreadable) as error:

@@ -7,6 +7,7 @@ The newest committed checkpoint of any earlier epoch is what a later one starts 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from stado.core import keys
 from stado.core.records import Checkpoint, CheckpointFile
 from stado.errors import Conflict
 from stado.jobs.outputs import local_files, safe_target
-from stado.jobs.repository import Repository
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import walk
 
 PART_BYTES_MAX = 64 * 1024 * 1024
@@ -36,16 +37,22 @@ def fingerprint(folder: Path) -> Fingerprint:
 
 
 def save(
-    repo: Repository, *, job_id: str, epoch: int, sequence: int, folder: Path
+    repo: Repository,
+    *,
+    job_id: str,
+    epoch: int,
+    sequence: int,
+    folder: Path,
+    part_bytes: int = PART_BYTES_MAX,
 ) -> Checkpoint | None:
     """Uploads a folder as a checkpoint; None when it changed on the way, and then nothing is
     committed. A crash leaves parts without a manifest, which nobody reads."""
     before = fingerprint(folder)
-    numbers = iter(range(1_000_000))
+    names = (keys.checkpoint_part(job_id, epoch, sequence, number) for number in itertools.count())
     files = []
     for path, _, _ in before:
         try:
-            files.append(_save_file(repo, job_id, epoch, sequence, folder / path, path, numbers))
+            files.append(_save_file(repo, folder, path, names, part_bytes))
         except FileNotFoundError:
             return None
     if fingerprint(folder) != before:
@@ -86,21 +93,23 @@ def restore(repo: Repository, checkpoint: Checkpoint, folder: Path) -> None:
             )
 
 
+def delete(repo: Repository, checkpoint: Checkpoint) -> None:
+    """The manifest goes first, so that nobody starts from a checkpoint that is half gone."""
+    manifest = keys.checkpoint_manifest(checkpoint.job_id, checkpoint.epoch, checkpoint.sequence)
+    repo.store.delete(manifest, None)
+    parts = [part for file in checkpoint.files for part in file.parts]
+    repo.tasks.map(lambda part: repo.store.delete(part, None), parts, limit=PARALLEL_REQUESTS)
+
+
 def _save_file(
-    repo: Repository,
-    job_id: str,
-    epoch: int,
-    sequence: int,
-    source: Path,
-    path: str,
-    numbers: Iterator[int],
+    repo: Repository, folder: Path, path: str, names: Iterator[str], part_bytes: int
 ) -> CheckpointFile:
     digest = hashlib.sha256()
     size = 0
     parts = []
-    with source.open("rb") as file:
-        while data := file.read(PART_BYTES_MAX):
-            key = keys.checkpoint_part(job_id, epoch, sequence, next(numbers))
+    with (folder / path).open("rb") as file:
+        while data := file.read(part_bytes):
+            key = next(names)
             repo.store.put(key, data)
             parts.append(key)
             digest.update(data)

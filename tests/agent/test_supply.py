@@ -1,0 +1,100 @@
+"""Which job an agent takes next, and how often it looks."""
+
+from __future__ import annotations
+
+from stado.core.admission import Offer
+from stado.core.order import ReadyEntry
+from stado.core.spec import Spec
+from stado.jobs.changes import pause_queue
+from stado.storage.observe import CountingStore
+from stado_agent.supply import Supply
+from tests.jobs.world import World
+
+ROOM = Offer(cpu_milli=2000, memory_mib=4096)
+
+
+def _none(_: ReadyEntry) -> bool:
+    return False
+
+
+def test_the_head_of_the_queue_comes_first(world: World) -> None:
+    """R135: higher priority first, then the older."""
+    low = world.submit(spec=Spec(command="", priority=1))
+    world.clock.sleep(1)
+    high = world.submit(spec=Spec(command="", priority=7))
+    supply = Supply(world.repo, poll_seconds=1)
+    taken = [supply.next_fitting(ROOM, skip=_none), supply.next_fitting(ROOM, skip=_none)]
+    assert [entry.job_id for entry in taken if entry] == [high, low]
+
+
+def test_a_job_that_does_not_fit_lets_a_smaller_one_pass(world: World) -> None:
+    world.submit(spec=Spec(command="", cpu=64, priority=9))
+    small = world.submit(spec=Spec(command="", cpu=0.5))
+    entry = Supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
+    assert entry is not None
+    assert entry.job_id == small
+
+
+def test_an_agent_looks_beyond_a_page_of_jobs_that_do_not_fit(world: World) -> None:
+    world.submit(*["true"] * 1500, spec=Spec(command="", cpu=64, priority=9))
+    small = world.submit(spec=Spec(command="", cpu=0.5))
+    entry = Supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
+    assert entry is not None
+    assert entry.job_id == small
+
+
+def test_a_page_serves_many_jobs_with_one_listing(world: World) -> None:
+    counting = CountingStore(world.store, world.tasks)
+    world.submit(*["true"] * 40)
+    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    for _ in range(40):
+        assert supply.next_fitting(ROOM, skip=_none) is not None
+    assert counting.snapshot().of() == 1
+
+
+def test_an_idle_agent_looks_less_and_less_often(world: World) -> None:
+    counting = CountingStore(world.store, world.tasks)
+    supply = Supply(world.repo_over(counting), poll_seconds=8)
+    waits = []
+    for _ in range(12):
+        assert supply.next_fitting(ROOM, skip=_none) is None
+        waits.append(supply.seconds_to_wait())
+        world.clock.sleep(waits[-1])
+    assert waits[0] < 3
+    assert 6 < waits[-1] < 10
+    assert counting.snapshot().of() == 12
+
+
+def test_nothing_is_taken_while_the_queue_is_paused(world: World) -> None:
+    """R209."""
+    world.submit()
+    pause_queue(world.repo, by="ada")
+    supply = Supply(world.repo, poll_seconds=1)
+    assert supply.next_fitting(ROOM, skip=_none) is None
+
+
+def test_who_lost_a_claim_tries_another_job_of_the_same_priority(world: World) -> None:
+    """So that a hundred agents do not fight for each head in turn."""
+    high = {world.submit(spec=Spec(command="", priority=5)) for _ in range(20)}
+    world.submit(spec=Spec(command="", priority=1))
+    chosen = set()
+    for _ in range(30):
+        supply = Supply(world.repo, poll_seconds=1)
+        supply.missed()
+        entry = supply.next_fitting(ROOM, skip=_none)
+        assert entry is not None
+        chosen.add(entry.job_id)
+    assert chosen <= high
+    assert len(chosen) > 5
+
+
+def test_a_page_is_read_again_after_a_moment(world: World) -> None:
+    """What is new and urgent comes first."""
+    world.submit(*["true"] * 10)
+    supply = Supply(world.repo, poll_seconds=1)
+    assert supply.next_fitting(ROOM, skip=_none) is not None
+    urgent = world.submit(spec=Spec(command="", priority=9))
+    world.clock.sleep(3)
+    entry = supply.next_fitting(ROOM, skip=_none)
+    assert entry is not None
+    assert entry.job_id == urgent

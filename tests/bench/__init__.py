@@ -1,0 +1,1 @@
+"""Measurements: each figure beside a floor that was measured in the same run."""

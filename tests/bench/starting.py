@@ -1,0 +1,44 @@
+"""What it costs to start the command line, as a multiple of importing click."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.bench.deployment import bench_deployment
+from tests.bench.figures import Figure
+
+_ROUNDS = 15
+
+
+def measure(folder: Path) -> list[Figure]:
+    with bench_deployment(folder / "starting") as bench:
+        bench.submit(["true"] * 40)
+        commands = {
+            "click": [sys.executable, "-c", "import click"],
+            "help": [sys.executable, "-m", "stado.cli.main", "--help"],
+            "status": [sys.executable, "-m", "stado.cli.main", "status"],
+        }
+        taken: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(_ROUNDS):  # interleaved, so that all meet the same disturbances
+            for name, argv in commands.items():
+                taken[name].append(_seconds(argv, bench.environment))
+    median = {name: statistics.median(values) for name, values in taken.items()}
+    floor = Figure("python -c 'import click'", median["click"] * 1000, "ms")
+    return [
+        floor,
+        Figure("stado --help / import click", median["help"] / median["click"], "x", 1.6),
+        Figure(
+            "stado status (directory) / import click", median["status"] / median["click"], "x", 4
+        ),
+    ]
+
+
+def _seconds(argv: list[str], environment: dict[str, str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(argv, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - began
