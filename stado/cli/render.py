@@ -19,6 +19,8 @@ SCHEMA = 1
 """Of every JSON document that the command line prints."""
 
 _GAP = "  "
+_LAST_WIDTH_MIN = 12
+"""On a terminal too narrow for the rest, lines wrap."""
 
 
 class Column(NamedTuple):
@@ -117,38 +119,46 @@ def rich_console(*, stderr: bool = False) -> Console:
 
 
 def _print_plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    titles = [column.title for column in columns]
-    widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-    for row in [titles, *rows]:
-        cells = [
-            cell.rjust(width) if column.right else cell.ljust(width)
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ]
+    widths = _widths(columns, rows)
+    for row in [[column.title for column in columns], *rows]:
+        cells = map(_aligned, row, widths, columns)
         click.echo(_GAP.join(cells).rstrip())
 
 
 def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, column in enumerate(columns):
-        cells = [column.title, *(row[index] for row in rows)]
-        longest = max(map(len, cells))
-        last = index == len(columns) - 1
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if last else min(longest, column.width_max or longest),
-            max_width=column.width_max,
-        )
-    for row in rows:
-        table.add_row(
-            *(
-                Text(cell, style=column.styles.get(cell, ""))
-                for cell, column in zip(row, columns, strict=True)
-            )
-        )
-    rich_console().print(table)
+    console = rich_console()
+    rows = [_cropped(row, columns) for row in rows]
+    widths = _widths(columns, rows)
+    room = console.width - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
+    widths[-1] = max(room, _LAST_WIDTH_MIN)
+    header = Text(style="bold")
+    lines = [header, *(Text() for _ in rows)]
+    for line, row in zip(lines, [[column.title for column in columns], *rows], strict=True):
+        for cell, width, column in zip(row, widths, columns, strict=True):
+            shown = _aligned(_crop(cell, width), width, column)
+            line.append(shown, style=column.styles.get(cell, "") if line is not header else "")
+            line.append(_GAP)
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="crop", crop=False, soft_wrap=True)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    titles = [column.title for column in columns]
+    return [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
+
+
+def _aligned(cell: str, width: int, column: Column) -> str:
+    return cell.rjust(width) if column.right else cell.ljust(width)
+
+
+def _cropped(row: Sequence[str], columns: Sequence[Column]) -> list[str]:
+    return [
+        cell if column.width_max is None else _crop(cell, column.width_max)
+        for cell, column in zip(row, columns, strict=True)
+    ]
+
+
+def _crop(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"

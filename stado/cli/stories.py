@@ -10,7 +10,7 @@ from stado.cli.render import duration, instant_text, plural
 from stado.cli.views import ending_text, job_fields
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Heartbeat, LateResult, Record
+    from stado.core.records import Heartbeat, LateResult, Record
     from stado.jobs.status import EpochStory, Story
 
 _LABEL_WIDTH = 10
@@ -77,37 +77,35 @@ def _spec_lines(record: Record) -> Iterator[str]:
 
 
 def _epoch_lines(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
-    yield _line(f"epoch {epoch.epoch}", _epoch_text(epoch, record, now))
-    if epoch.late is not None:
-        code = epoch.late.exit_code
-        ended = "" if code is None else f" exit code {code}:"
-        yield _line(
-            "",
-            f"too late, {_ago(epoch.late.at, now)}, from {epoch.late.consumer}:{ended} "
-            f"{epoch.late.detail}",
-        )
+    told = [*_held(epoch, record, now), *_ended(epoch, now), *_late(epoch, now)]
+    yield _line(f"epoch {epoch.epoch}", told[0])
+    for text in told[1:]:
+        yield _line("", text)
 
 
-def _epoch_text(epoch: EpochStory, record: Record, now: datetime) -> str:
-    held = _held(epoch, now)
-    if epoch.end is not None:
-        return f"{held}{_ended(epoch.end.ending, now)}"
-    if epoch.claim is None:
-        return "waits in the queue" if epoch.epoch == record.epoch else "was queued"
-    return f"{held}goes on"
-
-
-def _held(epoch: EpochStory, now: datetime) -> str:
+def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
     claim = epoch.claim
-    if claim is None:
-        return ""
-    if claim.intent is not None:
-        return ""
-    return f"{claim.by} since {_ago(claim.at, now)}; "
+    if claim is not None and claim.intent is None:
+        yield f"{claim.by} since {_ago(claim.at, now)}"
+        if epoch.end is None:
+            yield "goes on"
+    elif epoch.end is None:
+        yield "waits in the queue" if epoch.epoch == record.epoch else "was queued"
 
 
-def _ended(ending: Ending, now: datetime) -> str:
-    return f"{ending_text(ending)}; {_ago(ending.ended_at, now)}, by {ending.by}"
+def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
+    if epoch.end is not None:
+        ending = epoch.end.ending
+        yield ending_text(ending)
+        yield f"by {ending.by} {_ago(ending.ended_at, now)}"
+
+
+def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
+    late = epoch.late
+    if late is not None:
+        ended = "" if late.exit_code is None else f"exit code {late.exit_code}: "
+        yield f"too late, from {late.consumer}: {ended}{late.detail}"
+        yield f"said {_ago(late.at, now)}"
 
 
 def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:

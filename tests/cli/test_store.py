@@ -85,7 +85,7 @@ def test_a_store_that_ignores_conditions_is_refused_by_their_names() -> None:
 
 
 def report(
-    world: World, consumer: str, *, broadcast_seconds: float = 15, stopped: bool = False
+    world: World, consumer: str, *, broadcast_seconds: float = 60, stopped: bool = False
 ) -> None:
     capacity = Capacity(
         consumer=consumer,
@@ -126,7 +126,7 @@ def test_a_healthy_store_is_0(stado: Program, world: World) -> None:
     lead(world)
     result = stado("doctor")
     assert result.exit_code == 0, result.stdout
-    assert "agent local@box is at work with 0 jobs, last report 0s ago" in result.stdout
+    assert "agent local@box is at work with 0 jobs, last report " in result.stdout
     assert "coordinator@box is at work" in result.stdout
     assert "the store honours every condition" in result.stdout
     assert "TODO" not in result.stdout
