@@ -53,7 +53,7 @@ def doctor(*, as_json: bool, target: Target) -> int:
 
 def _examine(target: Target) -> Iterator[Finding]:
     """What keeps the store from being looked at ends the check-up: it is its only finding."""
-    from stado.errors import Denied, StoreError, Unreadable
+    from stado.errors import StoreError, Unreadable
 
     settings, machine = read_settings(target), live_machine()
     try:
@@ -61,12 +61,17 @@ def _examine(target: Target) -> Iterator[Finding]:
             yield from _store_findings(store, machine)
             yield from _work_findings(_repository(store, machine))
     except (StoreError, Unreadable) as error:
-        remedy = (
-            "check the credentials and what they allow"
-            if isinstance(error, Denied)
-            else "check the address, the network and the server, then run this again"
-        )
-        yield Finding("store", str(error), remedy)
+        yield Finding("store", str(error), _store_remedy(error))
+
+
+def _store_remedy(error: Exception) -> str:
+    from stado.errors import Denied, Misconfigured
+
+    if isinstance(error, Denied):
+        return "check the credentials and what they allow"
+    if isinstance(error, Misconfigured):
+        return "name another store, or do what it says"
+    return "check the network and the server, then run this again"
 
 
 def _repository(store: Store, machine: Machine) -> Repository:

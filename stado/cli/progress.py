@@ -50,12 +50,13 @@ def _bar(total: int) -> Iterator[Show]:
         TextColumn("{task.description}", markup=False),
         console=render.rich_console(stderr=True),
         transient=True,
+        auto_refresh=False,
     ) as progress:
         task = progress.add_task("queued", total=total)
 
         def show(states: dict[str, State]) -> None:
             at_rest = sum(state.at_rest for state in states.values())
             counts = views.count_text(states.values())
-            progress.update(task, completed=at_rest, description=counts)
+            progress.update(task, completed=at_rest, description=counts, refresh=True)
 
         yield show

@@ -53,7 +53,7 @@ def results(*, job: str, folder: Path, as_json: bool, target: Target) -> None:
 
 
 def _folders(selection: Selection, folder: Path) -> dict[str, Path]:
-    if not selection.batch or selection.job_ids == [selection.text]:
+    if not selection.batch:
         return {selection.job_ids[0]: folder}
     return {job_id: folder / job_id for job_id in selection.job_ids}
 

@@ -86,7 +86,7 @@ def _select_by_id(repo: Repository, text: str) -> Selection | None:
     if not ids.is_job_id(text):
         return None
     if find_job(repo, text) is not None:
-        return Selection(text, [text], batch="-" in text)
+        return Selection(text, [text], batch=False)
     members = sorted(states_of(repo, f"{text}-")) if "-" not in text else []
     return Selection(text, members, batch=True) if members else None
 
@@ -103,10 +103,10 @@ def _select_by_part(repo: Repository, text: str) -> Selection:
     if not matches:
         raise _unknown(repo, text)
     bases = sorted({ids.base_of(job_id) for job_id in matches})
+    if len(bases) == 1 and text.lower() in bases[0]:
+        return Selection(text, matches, batch=matches != bases)
     if len(matches) == 1:
-        return Selection(text, matches, batch="-" in matches[0])
-    if len(bases) == 1 and text in bases[0]:
-        return Selection(text, matches, batch=True)
+        return Selection(text, matches, batch=False)
     candidates = bases if len(bases) > 1 else matches
     raise Refused(
         "job_ambiguous",

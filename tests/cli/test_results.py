@@ -61,6 +61,16 @@ def test_a_batch_arrives_job_by_job(stado: Program, world: World, tmp_path: Path
         assert [(out / one / "name").read_text() for one in ids] == ids
 
 
+def test_one_job_of_a_batch_arrives_in_the_folder_itself(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    ids = finished_batch(stado, world, tmp_path)
+    for number, text in enumerate((ids[1], ids[1][-5:])):
+        out = tmp_path / f"out-{number}"
+        assert stado.ok("results", text, str(out)) == str(out)
+        assert (out / "name").read_text() == ids[1]
+
+
 def test_downloading_again_is_no_error(stado: Program, world: World, tmp_path: Path) -> None:
     finished_batch(stado, world, tmp_path)
     for _ in range(2):

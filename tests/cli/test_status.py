@@ -101,6 +101,13 @@ def test_the_filter_is_a_part_of_an_id_a_run_id_or_last(stado: Program, world: W
     assert stado.json("status", "nothing-like-it")["jobs"] == []
 
 
+def test_one_job_of_a_batch_is_not_the_batch(stado: Program, world: World) -> None:
+    ids = submit_batch(stado, "sweep", 12)
+    document = stado.json("status", ids[0])
+    assert [job["job_id"] for job in document["jobs"]] == [ids[0]]
+    assert "batch" not in document
+
+
 def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None:
     submit_batch(stado, "sweep", 5)
     result = stado("status", "--limit", "2")

@@ -20,6 +20,7 @@ from stado.errors import Misconfigured
 from stado.storage.memory import MemoryStore
 from stado.storage.port import Version
 from tests.cli.conftest import Program, World, run_each
+from tests.servers.catalogue import SERVERS
 
 # Making one
 
@@ -79,6 +80,19 @@ def test_a_store_that_ignores_conditions_is_refused_by_their_names() -> None:
     machine = live_machine()
     with pytest.raises(Misconfigured, match=r"does not honour create-if-absent \(If-None-Match"):
         proved(CarelessStore(machine.clock, machine.tasks), machine)
+
+
+def test_a_server_that_ignores_conditions_stays_as_it_was(stado: Program) -> None:
+    pytest.importorskip("nanio")
+    with SERVERS["nanio"]() as server:
+        server.make_bucket("bucket")
+        stado_there = ("--store", "s3://bucket/prefix", "--endpoint", server.endpoint)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.environment.items():
+                patch.setenv(name, value)
+            sentence = stado.refused("init", *stado_there)
+            assert "does not honour create-if-absent" in sentence
+            assert "is not a stado store yet" in stado.refused("status", *stado_there)
 
 
 # Checking it
