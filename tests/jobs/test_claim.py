@@ -6,11 +6,12 @@ import pytest
 
 from stado.core import keys
 from stado.core.order import entry_key
-from stado.core.records import Phase
+from stado.core.records import Intent, Phase
 from stado.core.spec import PRIORITY_MAX, Spec
 from stado.core.states import State
 from stado.errors import Ambiguous, StoreError, Unreadable
 from stado.jobs.claim import Claimant, Claimed, adopt, claim
+from stado.jobs.endings import claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.queue_index import read_page
 from stado.jobs.reaping import Reaper
@@ -350,3 +351,14 @@ def test_a_claimer_declared_lost_before_its_cell_cannot_beat(world: World) -> No
 
 def reaper(world: World) -> Reaper:
     return Reaper(world.repo, by="coordinator")
+
+
+def test_a_claimer_finishes_the_intent_that_it_meets(world: World) -> None:
+    """The canceller died between its claim and the verdict."""
+    job = world.submit()
+    (entry,) = world.entries()
+    record = world.record(State.QUEUED, job)
+    assert claim_for_intent(world.repo, record, intent=Intent.CANCEL, by="ada")
+    assert claim(world.repo, entry, ALICE) is None
+    assert world.states(job) == {State.CANCELLED}
+    assert world.names(keys.READY) == []

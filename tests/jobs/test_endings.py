@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from stado.core import keys
+from stado.core import keys, moves
 from stado.core.order import entry_key
 from stado.core.records import Ending, Phase
 from stado.core.states import State, Verdict
 from stado.errors import StoreError
 from stado.jobs.claim import Claimed
-from stado.jobs.endings import give_verdict, settle
+from stado.jobs.endings import give_verdict, project, settle
 from stado.jobs.life import LifeSigns
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore
@@ -175,3 +175,16 @@ def test_a_cell_that_cannot_be_seen_yet_is_waited_for(world: World, prefix: str)
     cell, ours = give_verdict(world.repo, claimed.record, ending(world, Verdict.FAILED))
     assert (cell.ending.verdict, ours) == (Verdict.COMPLETED, False)
     assert LifeSigns(world.repo, claimed.record).beat(Phase.STOPPING, None)
+
+
+def test_a_slow_settler_does_not_replace_the_record_of_a_later_epoch(world: World) -> None:
+    job = world.submit()
+    for _ in range(2):
+        world.end(world.start(), Verdict.LOST)
+    first = world.repo.find_end(job, 1)
+    assert first is not None
+    assert world.record(State.QUEUED, job).epoch == 3
+    assert not project(world.repo, moves.after(first))
+    assert world.record(State.QUEUED, job).epoch == 3
+    settle(world.repo, job, 1)
+    assert [entry.epoch for entry in world.entries()] == [3]

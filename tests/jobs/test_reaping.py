@@ -576,3 +576,13 @@ def test_an_intent_in_a_ghosts_epoch_is_finished_unsealed(world: World) -> None:
     assert settled == [job]
     assert world.repo.find_heartbeat(job) is None
     assert world.states(job) == {State.CANCELLED}
+
+
+def test_a_cancelled_job_that_may_not_be_lost_is_cancelled_and_not_failed(world: World) -> None:
+    """The reaper reads what was asked before it gives the verdict."""
+    job = world.submit(spec=Spec(command="", max_lease_losses=0))
+    world.start()
+    cancel(world.repo, job, by="ada")
+    world.lose(reaper(world))
+    assert world.states(job) == {State.CANCELLED}
+    assert world.record(State.CANCELLED, job).epoch == 1
