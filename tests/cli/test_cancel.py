@@ -14,7 +14,7 @@ def submit(stado: Program, run_id: str) -> str:
 
 
 def test_a_queued_job_is_cancelled_at_once(stado: Program, world: World) -> None:
-    """R205."""
+    """R205"""
     job_id = submit(stado, "x")
     assert stado.ok("cancel", job_id) == f"{job_id}  cancelled"
     (job,) = stado.json("status", job_id)["jobs"]
@@ -32,7 +32,7 @@ def test_a_job_at_rest_keeps_its_outcome_and_it_is_said(stado: Program, world: W
 
 
 def test_a_running_job_is_waited_for(stado: Program, world: World) -> None:
-    """R205."""
+    """R205"""
     job_id = submit(stado, "x")
     claimed = world.claim(job_id)
     process = stado.start("cancel", job_id)

@@ -42,7 +42,7 @@ def test_a_job_is_named_by_id_run_id_part_or_last(stado: Program, world: World) 
 
 
 def test_an_unknown_job_is_refused_by_name_with_near_ones(stado: Program, world: World) -> None:
-    """A54."""
+    """A54"""
     job_id = submit(stado, "nope-2")
     for command in (["show"], ["watch"], ["watch", "--follow"], ["rerun"]):
         sentence = stado.refused("job", *command, "nope")
@@ -131,7 +131,7 @@ def test_values_of_the_environment_are_not_shown(stado: Program, world: World) -
 
 
 def test_a_log_comes_out_byte_by_byte(stado: Program, world: World) -> None:
-    """A43."""
+    """A43"""
     data = random.Random(7).randbytes(1_000_000) + "🚲".encode()
     job_id = submit(stado, "bytes")
     for number in range(0, len(data), 300_001):
@@ -145,7 +145,7 @@ def test_a_log_comes_out_byte_by_byte(stado: Program, world: World) -> None:
 
 
 def test_a_terminal_gets_marks_for_what_is_no_text(stado: Program, world: World) -> None:
-    """A43."""
+    """A43"""
     job_id = submit(stado, "bytes")
     bicycle = "🚲".encode()
     world.log(job_id, b"a\xff" + bicycle[:2], sequence=1)
@@ -190,7 +190,7 @@ def test_watching_without_follow_shows_the_newest_epoch_that_has_a_log(
 def test_following_ends_with_the_code_of_the_job(
     stado: Program, world: World, exit_code: int, expected: int
 ) -> None:
-    """R195."""
+    """R195"""
     job_id = submit(stado, "follow")
     world.log(job_id, b"out\n")
     if exit_code == 0:
@@ -221,7 +221,7 @@ def test_a_failed_verify_is_1_whatever_the_command_ended_with(stado: Program, wo
 
 
 def test_following_announces_a_new_epoch_and_prints_both_logs(stado: Program, world: World) -> None:
-    """R195."""
+    """R195"""
     job_id = submit(stado, "follow")
     claimed = world.claim(job_id)
     process = stado.start("job", "watch", job_id, "--follow")
@@ -260,7 +260,7 @@ def test_ctrl_c_says_that_the_job_goes_on_and_changes_nothing(stado: Program, wo
 
 
 def test_a_rerun_is_a_new_job_of_the_same_spec(stado: Program, world: World) -> None:
-    """R207."""
+    """R207"""
     job_id = stado.ok("submit", "--run-id", "x", "--priority", "5", "--env", "A=1", "run me")
     first, second = stado.ok("job", "rerun", job_id), stado.ok("job", "rerun", job_id)
     assert len({job_id, first, second}) == 3

@@ -29,7 +29,7 @@ def finished_batch(stado: Program, world: World, tmp_path: Path) -> list[str]:
 def test_the_files_the_log_and_the_manifest_arrive(
     stado: Program, world: World, tmp_path: Path
 ) -> None:
-    """R200, R201."""
+    """R200, R201"""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     leave(world, job_id, tmp_path, {"model.bin": b"\0\1" * 1000, "deep/er/a.txt": b"a"})
     world.log(job_id, b"line\n")
@@ -108,7 +108,7 @@ def test_a_file_in_place_of_the_folder_is_refused(
 def test_a_damaged_file_is_not_taken_for_the_right_one(
     stado: Program, world: World, tmp_path: Path
 ) -> None:
-    """R200."""
+    """R200"""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     leave(world, job_id, tmp_path, {"a": b"data"})
     world.complete(job_id)

@@ -73,7 +73,7 @@ def test_a_job_that_is_queued_again_says_why(stado: Program, world: World) -> No
 
 
 def test_a_batch_is_summed_up_by_state(stado: Program, world: World) -> None:
-    """R170."""
+    """R170"""
     ids = submit_batch(stado, "sweep", 24)
     submit(stado, "other")
     world.complete(ids[0])
@@ -95,7 +95,7 @@ def test_a_batch_is_summed_up_by_state(stado: Program, world: World) -> None:
 
 
 def test_the_filter_is_a_part_of_an_id_a_run_id_or_last(stado: Program, world: World) -> None:
-    """R170."""
+    """R170"""
     first, second = submit(stado, "first"), submit(stado, "second")
     for text in (second, second[-6:], second.upper()[-6:], "second", "last"):
         assert [job["job_id"] for job in stado.json("status", text)["jobs"]] == [second]
@@ -118,7 +118,7 @@ def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None
 
 
 def test_an_unreadable_record_costs_its_own_row_only(stado: Program, world: World) -> None:
-    """A19."""
+    """A19"""
     good, bad, worse = (submit(stado, name) for name in ("good", "bad", "worse"))
     (world.path / keys.record(State.QUEUED, bad)).write_bytes(b'{"schema": 1, "id')
     (world.path / keys.record(State.QUEUED, worse)).write_bytes(b"\xff\xfe")

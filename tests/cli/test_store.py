@@ -148,7 +148,7 @@ def test_a_healthy_store_is_0(stado: Program, world: World) -> None:
 
 
 def test_each_finding_has_a_remedy_and_the_exit_code_is_1(stado: Program, world: World) -> None:
-    """R208, A19."""
+    """R208, A19"""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     (world.path / keys.record(State.QUEUED, job_id)).write_bytes(b"\xff")
     stado.ok("queue", "pause")
@@ -176,7 +176,7 @@ def test_a_store_that_is_none_is_the_finding(stado: Program, environment: dict[s
 
 
 def test_pausing_and_resuming_answer_in_words_and_in_json(stado: Program, world: World) -> None:
-    """R209."""
+    """R209"""
     assert "no job starts until `stado queue resume`" in stado("queue", "pause").stderr
     assert stado.json("queue", "pause")["queue_paused"] is True
     assert "jobs start again" in stado("queue", "resume").stderr

@@ -24,7 +24,7 @@ def objects_of(world: World) -> list[Path]:
 
 
 def test_a_single_job_prints_its_id_alone(stado: Program, world: World) -> None:
-    """R131."""
+    """R131"""
     result = stado("submit", "--run-id", "first", "python train.py")
     (job_id,) = result.stdout.splitlines()
     assert result.exit_code == 0
@@ -37,7 +37,7 @@ def test_a_single_job_prints_its_id_alone(stado: Program, world: World) -> None:
 
 
 def test_a_batch_prints_the_id_of_each_job(stado: Program, world: World, tmp_path: Path) -> None:
-    """R168, R170."""
+    """R168, R170"""
     batch = tmp_path / "commands.txt"
     batch.write_text("# a comment\none\n\n  two  \nthree\n")
     result = stado("submit", "--run-id", "sweep", "--batch", str(batch), "")
@@ -51,7 +51,7 @@ def test_a_batch_prints_the_id_of_each_job(stado: Program, world: World, tmp_pat
 def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
     stado: Program, world: World
 ) -> None:
-    """R169."""
+    """R169"""
     ids = stado.ok("submit", "--run-id", "sweep", "--batch", "-", "ignored", stdin=b"one\ntwo\n")
     assert len(ids.splitlines()) == 2
 
@@ -85,7 +85,7 @@ def test_every_field_of_the_spec_has_an_option() -> None:
 
 
 def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> None:
-    """R130."""
+    """R130"""
     first = stado.ok("submit", "--run-id", "same", "run")
     result = stado("submit", "--run-id", "same", "run")
     assert result.stdout.strip() == first
@@ -95,7 +95,7 @@ def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> 
 def test_fifty_at_once_print_one_id(
     stado: Program, world: World, environment: dict[str, str]
 ) -> None:
-    """A18."""
+    """A18"""
     code = (
         "import os, stado.cli.submit, stado.composition, stado.jobs.submit, stado.storage.open\n"
         "from stado.cli.main import cli\n"
@@ -121,7 +121,7 @@ def test_fifty_at_once_print_one_id(
 def test_a_run_id_of_another_request_is_refused_with_the_field(
     stado: Program, world: World
 ) -> None:
-    """R130, A18."""
+    """R130, A18"""
     stado.ok("submit", "--run-id", "taken", "one")
     sentence = stado.refused("submit", "--run-id", "taken", "two")
     assert "run id taken" in sentence
@@ -167,7 +167,7 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
 def test_a_wrong_request_is_refused_and_leaves_nothing(
     stado: Program, world: World, args: list[str], stdin: bytes | None, sentence: str
 ) -> None:
-    """R129."""
+    """R129"""
     before = objects_of(world)
     assert sentence in stado.refused("submit", *args, stdin=stdin)
     assert objects_of(world) == before
