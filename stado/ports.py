@@ -183,6 +183,11 @@ class Processes(Protocol):
 
     def alive(self, identity: ProcessIdentity) -> bool: ...
 
+    def kill_session(self, leader: ProcessIdentity) -> None:
+        """SIGKILL to all that a forked process which is gone had started and that did not make
+        a session of its own."""
+        ...
+
     def kill_group(self, leader: ProcessIdentity) -> None:
         """SIGKILL to what is left of the process group that `leader` led."""
         ...

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stado.core import moves
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
 from stado.core.records import Capacity, JobReport
@@ -19,7 +18,7 @@ from stado.core.states import Reason, State
 from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant
-from stado.jobs.endings import give_verdict, settle
+from stado.jobs.endings import ending_of_lost, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
@@ -200,18 +199,17 @@ class Agent:
     def _look_after(self, supervisor: ProcessIdentity, job_id: str, epoch: int) -> None:
         """A supervisor is gone: ends what is left of its job, and the epoch if we held it.
 
-        Its note names the process group, and the epoch that it may have adopted since."""
+        Its note names the workspace, and the epoch that it may have adopted since."""
+        self._processes.kill_session(supervisor)
         note = self._folder.read_note(supervisor.pid)
         if note is not None and note.supervisor == supervisor:
             epoch = note.epoch
-            if note.leader is not None:
-                self._processes.kill_group(note.leader)
+            self._folder.workspace_named(note.workspace).remove()
         self._folder.remove_note(supervisor.pid)
         try:
             self._end_as_lost(job_id, epoch)
         except (StoreError, Unreadable) as error:
             log.warning("event=left_to_reaper job=%s error=%r", job_id, str(error))
-        self._folder.workspace(job_id, epoch).remove()
 
     def _end_as_lost(self, job_id: str, epoch: int) -> None:
         """The holder's own word that nothing of this epoch lives any more: no seal is needed.
@@ -224,10 +222,10 @@ class Agent:
             return
         beat = self._repo.find_heartbeat(job_id)
         own = beat is not None and beat.value.epoch == epoch
-        ending = moves.lost(
+        ending = ending_of_lost(
+            self._repo,
             found.record,
             started_at=beat.value.started_at if beat is not None and own else None,
-            now=self._repo.now(),
             by=self._settings.consumer,
             reason=Reason.SUPERVISOR_DIED,
             detail="its supervisor died, and what it was running was ended",

@@ -7,12 +7,16 @@ last two stay in the store: one to start from, and one more for when that one ca
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from stado.core.records import Checkpoint
+from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs import checkpoints
 from stado.jobs.checkpoints import PART_BYTES_MAX, Fingerprint, fingerprint
 from stado.jobs.repository import Repository
+
+log = logging.getLogger(__name__)
 
 _KEPT = 2
 
@@ -30,10 +34,21 @@ class CheckpointSync:
         self._seen: Fingerprint = ()
         self._due_at = repo.clock.monotonic() + repo.deployment.beat_seconds
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Fills the folder; what is restored need not be saved again."""
-        checkpoints.restore(self._repo, checkpoint, self._folder)
-        self._saved = fingerprint(self._folder)
+    def restore_newest(self, job_id: str) -> None:
+        """Fills the folder, which need not be saved again then; leaves it empty for a job that
+        has saved nothing. Raises what is wrong with the newest checkpoint when none can be read:
+        `Unreadable`, `NotFound`, `Conflict`, `Refused`."""
+        first_error: Exception | None = None
+        for key in checkpoints.newest_manifests(self._repo, job_id, limit=_KEPT):
+            try:
+                checkpoints.restore(self._repo, key, self._folder)
+                self._saved = fingerprint(self._folder)
+                return
+            except (Unreadable, NotFound, Conflict, Refused) as error:
+                log.warning("event=checkpoint_unusable key=%s error=%r", key, str(error))
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
     def save_when_due(self, job_id: str, epoch: int) -> None:
         now = self._repo.clock.monotonic()

@@ -18,10 +18,10 @@ from stado.core import keys, moves
 from stado.core.order import ReadyEntry
 from stado.core.records import EndCell, Ending, LateResult, Phase, Record
 from stado.core.states import Reason, Verdict
-from stado.errors import Conflict, Denied, NotFound, Refused, StoreError
-from stado.jobs import checkpoints, outputs
+from stado.errors import Conflict, Denied, NotFound, Refused, StoreError, Unreadable
+from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt
-from stado.jobs.endings import give_verdict, settle, settle_own
+from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own
 from stado.jobs.repository import Repository
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
@@ -125,9 +125,6 @@ class JobRun:
             self._restore_checkpoint()
             self._announce_start()
             self._pulse.beat_until_accepted()
-        while not self._pulse.may_start():
-            self._fence()
-            self._repo.clock.sleep(self._look_seconds)
 
     def _announce_start(self) -> None:
         """The beat that lets the command start also says so: what may have run is counted as a
@@ -137,11 +134,9 @@ class JobRun:
 
     def _restore_checkpoint(self) -> None:
         try:
-            newest = self._insist(lambda: checkpoints.find_newest(self._repo, self._record.id))
-            if newest is not None:
-                self._insist(lambda: self._checkpoints.restore(newest))
-        except (Conflict, NotFound, Refused) as error:
-            raise _InputUnavailable(f"its checkpoint cannot be restored: {error}") from error
+            self._insist(lambda: self._checkpoints.restore_newest(self._record.id))
+        except (Conflict, NotFound, Refused, Unreadable) as error:
+            raise _InputUnavailable(f"no checkpoint of it can be restored: {error}") from error
 
     def _judge(self, exit_code: int) -> Ending:
         """The outcome of a command that ended by itself."""
@@ -179,6 +174,10 @@ class JobRun:
         could not be started."""
         self._fence()
         self._stop_if_cancelled()
+        while not self._pulse.may_start():
+            self._repo.clock.sleep(self._look_seconds)
+            self._fence()
+            self._stop_if_cancelled()
         process = self._host.processes.start(self._command(command))
         self._process = process
         self._started_at = self._pulse.started_at
@@ -295,7 +294,7 @@ class JobRun:
         if not self._pulse.sealed or self._decided is not None:
             return
         self._pulse.stop()
-        verdict = self._outcome or self._lost()
+        verdict = self._outcome or self._persist(self._lost)
         cell, ours = self._persist(lambda: give_verdict(self._repo, self._record, verdict))
         self._persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
         if ours and self._outcome is not None:
@@ -305,10 +304,10 @@ class JobRun:
             raise _Fenced
 
     def _lost(self) -> Ending:
-        return moves.lost(
+        return ending_of_lost(
+            self._repo,
             self._record,
             started_at=self._started_at,
-            now=self._repo.now(),
             by=self._host.claimant.consumer,
             reason=Reason.LEASE_EXPIRED,
             detail="its worker could not give a sign of life in time",
@@ -398,6 +397,7 @@ class JobRun:
                 job_id=self._record.id,
                 epoch=self._record.epoch,
                 needs=self._entry.needs,
+                workspace=self._workspace.root.name,
                 leader=self._process.identity if self._process is not None else None,
             )
         )

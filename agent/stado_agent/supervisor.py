@@ -40,7 +40,14 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
 
 def _run_entry(channel: Channel, repo: Repository, host: Host, entry: ReadyEntry) -> None:
     host.folder.write_note(
-        SupervisorNote(host.identity, entry.job_id, entry.epoch, entry.needs, leader=None)
+        SupervisorNote(
+            supervisor=host.identity,
+            job_id=entry.job_id,
+            epoch=entry.epoch,
+            needs=entry.needs,
+            workspace=host.folder.workspace(entry.job_id, entry.epoch).root.name,
+            leader=None,
+        )
     )
     claimed = _claim(repo, host, entry)
     if claimed is None:

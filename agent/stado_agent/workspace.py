@@ -61,6 +61,8 @@ class SupervisorNote:
     job_id: str
     epoch: int
     needs: Needs
+    workspace: str
+    """Name of its folder below `jobs/`: that of the first epoch, should it have adopted another."""
     leader: ProcessIdentity | None
     """Of the command's process group, once it was started."""
 
@@ -71,6 +73,7 @@ class SupervisorNote:
                 "job_id": self.job_id,
                 "epoch": self.epoch,
                 "needs": [self.needs.cpu_milli, self.needs.memory_mib],
+                "workspace": self.workspace,
                 "leader": None if self.leader is None else [self.leader.pid, self.leader.started],
             }
         ).encode()
@@ -86,6 +89,7 @@ def decode_note(data: bytes) -> SupervisorNote | None:
             job_id=fields["job_id"],
             epoch=fields["epoch"],
             needs=Needs(*fields["needs"]),
+            workspace=fields["workspace"],
             leader=None if leader is None else ProcessIdentity(*leader),
         )
     except (ValueError, KeyError, TypeError):
@@ -108,7 +112,10 @@ class HostFolder:
         return self.root / "lock"
 
     def workspace(self, job_id: str, epoch: int) -> Workspace:
-        return Workspace(self.root / "jobs" / f"{job_id}.{epoch}")
+        return self.workspace_named(f"{job_id}.{epoch}")
+
+    def workspace_named(self, name: str) -> Workspace:
+        return Workspace(self.root / "jobs" / name)
 
     def write_note(self, note: SupervisorNote) -> None:
         path = self._note_path(note.supervisor.pid)

@@ -65,10 +65,6 @@ def ready(entry_name: str) -> str:
     return f"{READY}{entry_name}"
 
 
-def after_folder(parent_id: str) -> str:
-    return f"index/after/{parent_id}/"
-
-
 def cells(job_id: str) -> str:
     return f"status/{job_id}/cells/"
 

@@ -42,9 +42,15 @@ def ended(record: Record, ending: Ending) -> Record:
     return record.evolve(
         state=ending.verdict.state or record.state,
         ending=ending,
-        starts=record.starts + (ending.started_at is not None),
+        starts=record.starts + _has_started(record, ending),
         lease_losses=record.lease_losses + (ending.verdict is Verdict.LOST),
     )
+
+
+def _has_started(record: Record, ending: Ending) -> bool:
+    """Whether the epoch executed the command; one that was adopted is counted already."""
+    adopted = record.holder is not None and record.holder.adopted
+    return ending.started_at is not None and not adopted
 
 
 def after(cell: EndCell) -> Record:

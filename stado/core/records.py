@@ -54,6 +54,8 @@ class Holder(Part):
     host: str
     claimed_at: AwareDatetime
     lease_seconds: float
+    adopted: bool = False
+    """Whether the command was running already, under the epoch before."""
 
 
 class Ending(Part):

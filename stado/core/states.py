@@ -60,4 +60,3 @@ class Reason(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     LEASE_EXPIRED_MAX_ATTEMPTS = "lease_expired_max_attempts"
     SUPERVISOR_DIED = "supervisor_died"
-    CLAIM_NOT_USED = "claim_not_used"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import shutil
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,20 +66,20 @@ def save(
     return checkpoint
 
 
-def find_newest(repo: Repository, job_id: str) -> Checkpoint | None:
-    """The newest committed checkpoint of the job; None when it has none."""
-    newest = None
-    for entry in walk(repo.store, keys.checkpoints_folder(job_id)):
-        if keys.parse_checkpoint_manifest(entry.key) is not None:
-            newest = entry.key
-    if newest is None:
-        return None
-    return repo.read(Checkpoint, newest).value
+def newest_manifests(repo: Repository, job_id: str, *, limit: int) -> list[str]:
+    """The keys of the job's newest committed checkpoints, the newest first."""
+    names = (entry.key for entry in walk(repo.store, keys.checkpoints_folder(job_id)))
+    committed = (name for name in names if keys.parse_checkpoint_manifest(name) is not None)
+    return list(reversed(deque(committed, maxlen=limit)))
 
 
-def restore(repo: Repository, checkpoint: Checkpoint, folder: Path) -> None:
-    """Writes a checkpoint's files into an empty folder. Raises `Conflict` when a file is not
-    what the manifest says, `Refused` when a path leaves the folder."""
+def restore(repo: Repository, manifest_key: str, folder: Path) -> Checkpoint:
+    """Makes a folder hold a checkpoint's files and nothing else. Raises `Unreadable`, `NotFound`,
+    `Conflict` when a file is not what the manifest says, `Refused` when a path leaves the
+    folder."""
+    checkpoint = repo.read(Checkpoint, manifest_key).value
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for file in checkpoint.files:
         target = safe_target(folder, file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +93,7 @@ def restore(repo: Repository, checkpoint: Checkpoint, folder: Path) -> None:
             raise Conflict(
                 file.path, "the checkpoint's file does not have the digest of its manifest"
             )
+    return checkpoint
 
 
 def delete(repo: Repository, checkpoint: Checkpoint) -> None:

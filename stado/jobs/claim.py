@@ -54,7 +54,7 @@ def claim(repo: Repository, entry: ReadyEntry, claimant: Claimant) -> Claimed | 
     running record that a reaper finds; after the cell also a queue record, which whoever meets
     it removes."""
     queued = _queued_record(repo, entry)
-    return _take(repo, queued, claimant) if queued is not None else None
+    return _take(repo, queued, _holder(repo, claimant)) if queued is not None else None
 
 
 def adopt(repo: Repository, record: Record, claimant: Claimant) -> Claimed | None:
@@ -63,13 +63,13 @@ def adopt(repo: Repository, record: Record, claimant: Claimant) -> Claimed | Non
     queued = repo.find_record(State.QUEUED, record.id)
     if queued is None or queued.value.epoch != record.epoch:
         return None
-    return _take(repo, queued, claimant)
+    return _take(repo, queued, _holder(repo, claimant).evolve(adopted=True))
 
 
-def _take(repo: Repository, queued: Stored[Record], claimant: Claimant) -> Claimed | None:
-    record = moves.claimed(queued.value, _holder(repo, claimant))
+def _take(repo: Repository, queued: Stored[Record], holder: Holder) -> Claimed | None:
+    record = moves.claimed(queued.value, holder)
     version = _pass_gate(repo, record)
-    if version is None or not _make_final(repo, record, claimant):
+    if version is None or not _make_final(repo, record, holder):
         return None
     return Claimed(_take_from_queue(repo, queued, record), version)
 
@@ -113,12 +113,9 @@ def _pass_gate(repo: Repository, record: Record) -> Version | None:
     return None
 
 
-def _make_final(repo: Repository, record: Record, claimant: Claimant) -> bool:
+def _make_final(repo: Repository, record: Record, holder: Holder) -> bool:
     """Creates the claim cell. When it is taken, the epoch is over, or will be, or is another's."""
-    assert record.holder is not None  # `moves.claimed` sets it
-    cell = ClaimCell(
-        token=record.holder.token, by=claimant.consumer, at=record.holder.claimed_at, record=record
-    )
+    cell = ClaimCell(token=holder.token, by=holder.consumer, at=holder.claimed_at, record=record)
     if repo.create(keys.claim_cell(record.id, record.epoch), cell) is not None:
         return True
     if settle(repo, record.id, record.epoch) is not None:

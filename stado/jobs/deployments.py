@@ -30,7 +30,7 @@ def check_lease(lease_seconds: float) -> None:
         )
 
 
-def make_deployment(  # noqa: PLR0913 - what a deployment decides, each by its name
+def make_deployment(
     store: Store,
     *,
     entropy: Entropy,

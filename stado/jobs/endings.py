@@ -6,6 +6,8 @@ All that comes after is a projection of the cells, and any number of settlers ma
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from stado.core import keys, moves
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, Record
 from stado.core.states import Reason, State, Verdict
@@ -26,6 +28,31 @@ def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndC
         return cell, True
     given = repo.read_taken(EndCell, key).value
     return given, given.ending == ending
+
+
+def ending_of_lost(
+    repo: Repository,
+    record: Record,
+    *,
+    started_at: datetime | None,
+    by: str,
+    reason: Reason,
+    detail: str,
+) -> Ending:
+    """The verdict on an epoch whose holder is gone: what was asked for, else lost, or failed
+    when that happened too often. One read."""
+    now = repo.now()
+    asked = repo.find_asks(record.id, record.epoch)
+    if asked is not None and asked.value.cancel:
+        return Ending(
+            verdict=Verdict.CANCELLED,
+            reason=Reason.CANCELLED_BY_USER,
+            detail=moves.clip(f"cancelled while its worker did not answer: {detail}"),
+            started_at=started_at,
+            ended_at=now,
+            by=asked.value.cancel_by or by,
+        )
+    return moves.lost(record, started_at=started_at, now=now, by=by, reason=reason, detail=detail)
 
 
 def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> None:

@@ -167,7 +167,10 @@ class Repair:
         report.entries_deleted += 1
 
     def _finish(self, job_id: str, epoch: int, cells: Cells, report: RepairReport) -> bool:
-        """Whether the epoch waits for nobody any more; finishes what made it so."""
+        """Whether the epoch waits for nobody any more; finishes what made it so.
+
+        An epoch that waits, and whose record may be missing, is queued again by settling the one
+        before it."""
         if epoch in cells.ends:
             settle(self._repo, job_id, epoch)
         elif epoch in cells.claims:
@@ -177,6 +180,8 @@ class Repair:
             else:
                 remove_queued(self._repo, job_id, up_to_epoch=epoch)
         elif cells.highest <= epoch:
+            if epoch - 1 in cells.ends and cells.highest == epoch - 1:
+                settle(self._repo, job_id, epoch - 1)
             return False
         report.settled += 1
         return True

@@ -12,12 +12,12 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from stado.core import keys, moves
+from stado.core import keys
 from stado.core.liveness import Vigil, mass_silence
-from stado.core.records import Capacity, ClaimCell, Ending, Heartbeat, JobReport, Record
-from stado.core.states import Reason, State, Verdict
+from stado.core.records import Capacity, ClaimCell, Heartbeat, JobReport, Record
+from stado.core.states import Reason, State
 from stado.errors import NotFound, StoreError, Unreadable
-from stado.jobs.endings import finish_intent, give_verdict, settle
+from stado.jobs.endings import ending_of_lost, finish_intent, give_verdict, settle
 from stado.jobs.life import seal_epoch
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry, Version, walk
@@ -105,6 +105,10 @@ def _read_capacity(repo: Repository, key: str) -> Stored[Capacity] | None:
         return None
 
 
+def _key_of(entry: Entry) -> str:
+    return entry.key
+
+
 def _version(seen: Stored[Heartbeat] | Entry | None) -> Version | None:
     return seen.version if seen is not None else None
 
@@ -131,6 +135,7 @@ class Reaper:
         self._agents = Vigil()
         self._witnesses = _Witnesses()
         self._records: dict[str, Stored[Record]] = {}
+        self._newest_checkpoints: dict[str, Entry] = {}
         self._excused_hosts: set[str] = set()
 
     def turn(self) -> ReapReport:
@@ -165,6 +170,7 @@ class Reaper:
             vigil.keep_only(running)
         for gone in self._records.keys() - running:
             del self._records[gone]
+            self._newest_checkpoints.pop(gone, None)
 
     def _look_at_all(self, entries: list[Entry], report: ReapReport) -> list[_Look]:
         looks = self._repo.tasks.map(self._look, entries, limit=PARALLEL_REQUESTS)
@@ -299,10 +305,14 @@ class Reaper:
             report.deferred[look.job_id] = f"cannot be judged: {error}"
 
     def _checkpoint_silence(self, look: _Look) -> float:
-        """Seconds without a new name under the job's checkpoints."""
+        """Seconds without a new name under the job's checkpoints. Names ascend, so that only
+        what comes after the newest known one has to be listed."""
+        known = self._newest_checkpoints.get(look.job_id)
         folder = keys.checkpoints_folder(look.job_id)
-        names = itertools.islice(walk(self._repo.store, folder), _CHECKPOINT_NAMES_MAX)
-        newest = max(names, key=lambda entry: entry.key, default=None)
+        names = walk(self._repo.store, folder, start_after=known.key if known else "")
+        newest = max(itertools.islice(names, _CHECKPOINT_NAMES_MAX), key=_key_of, default=known)
+        if newest is not None:
+            self._newest_checkpoints[look.job_id] = newest
         if self._once:
             return self._age([newest]) if newest is not None else float("inf")
         name = newest.key if newest is not None else None
@@ -340,7 +350,14 @@ class Reaper:
         if seal is None:
             self._restart(look.job_id)
             return
-        ending = self._verdict(look, seal, silent_seconds)
+        ending = ending_of_lost(
+            self._repo,
+            look.record,
+            started_at=seal.started_at,
+            by=self._by,
+            reason=Reason.LEASE_EXPIRED,
+            detail=f"worker {look.consumer} was not heard for {silent_seconds:.0f} s",
+        )
         cell, _ = give_verdict(self._repo, look.record, ending)
         settle(self._repo, look.job_id, look.record.epoch)
         report.reaped.append(look.job_id)
@@ -351,24 +368,4 @@ class Reaper:
             look.consumer,
             silent_seconds,
             cell.ending.verdict,
-        )
-
-    def _verdict(self, look: _Look, seal: Heartbeat, silent_seconds: float) -> Ending:
-        asked = self._repo.find_asks(look.job_id, look.record.epoch)
-        if asked is not None and asked.value.cancel:
-            return Ending(
-                verdict=Verdict.CANCELLED,
-                reason=Reason.CANCELLED_BY_USER,
-                detail="cancelled while its worker did not answer",
-                started_at=seal.started_at,
-                ended_at=self._repo.now(),
-                by=asked.value.cancel_by or self._by,
-            )
-        return moves.lost(
-            look.record,
-            started_at=seal.started_at,
-            now=self._repo.now(),
-            by=self._by,
-            reason=Reason.LEASE_EXPIRED,
-            detail=f"worker {look.consumer} was not heard for {silent_seconds:.0f} s",
         )

@@ -1,7 +1,7 @@
 """The documents of one deployment, read and written as what they are.
 
 One object a key; nothing here puts two writes in sequence. That is what the moves do
-(`submit`, `claim`, `endings`, `changes`, `reaping`, `repair`).
+(`submit`, `claim`, `endings`, `changes`, `reaping`, `queue_index`).
 """
 
 from __future__ import annotations

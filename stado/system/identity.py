@@ -17,6 +17,7 @@ class ProcessStatus:
 
     identity: ProcessIdentity
     group: int
+    session: int
     zombie: bool
 
 
@@ -45,7 +46,8 @@ def group_has_living(group: int) -> bool:
 
 def _find_in_proc(pid: int) -> ProcessStatus | None:
     # proc(5): the second field is the command in parentheses and may hold anything, so fields
-    # are counted from the last ")": state is the 3rd, pgrp the 5th, starttime the 22nd.
+    # are counted from the last ")": state is the 3rd, pgrp the 5th, session the 6th,
+    # starttime the 22nd.
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except FileNotFoundError:
@@ -58,7 +60,12 @@ def _find_in_proc(pid: int) -> ProcessStatus | None:
         os.close(descriptor)
     fields = text[text.rindex(b")") + 2 :].split()
     identity = ProcessIdentity(pid=pid, started=int(fields[19]))
-    return ProcessStatus(identity, group=int(fields[2]), zombie=fields[0] in (b"Z", b"X"))
+    return ProcessStatus(
+        identity,
+        group=int(fields[2]),
+        session=int(fields[3]),
+        zombie=fields[0] in (b"Z", b"X"),
+    )
 
 
 def _find_by_psutil(pid: int) -> ProcessStatus | None:
@@ -68,7 +75,8 @@ def _find_by_psutil(pid: int) -> ProcessStatus | None:
         process = psutil.Process(pid)
         started = round(process.create_time() * 1_000_000)
         zombie = process.status() == psutil.STATUS_ZOMBIE
-        return ProcessStatus(ProcessIdentity(pid, started), os.getpgid(pid), zombie)
+        identity = ProcessIdentity(pid, started)
+        return ProcessStatus(identity, os.getpgid(pid), os.getsid(pid), zombie)
     except (psutil.NoSuchProcess, ProcessLookupError):
         return None
 

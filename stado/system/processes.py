@@ -15,12 +15,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
 from stado.system.channel import SocketChannel, close_inherited, open_pair
-from stado.system.identity import find_process
+from stado.system.identity import all_processes, find_process
 from stado.system.job_process import start_command
 from stado.system.signal_wakeup import SignalWakeup
 from stado.system.waiting import open_exit_watch, poll_timeout, wait_ready
@@ -32,6 +33,9 @@ _EXIT_GRACE_SECONDS = 1.0
 
 _EXIT_CODE_UNKNOWN = 255
 """For a peer that somebody else in this process has waited for."""
+
+_KILL_ROUNDS_MAX = 100
+"""What is killed may have forked in that moment."""
 
 _ALL_SIGNALS = signal.valid_signals()
 
@@ -84,6 +88,23 @@ class LiveProcesses:
 
     def alive(self, identity: ProcessIdentity) -> bool:
         return self.identify(identity.pid) == identity
+
+    def kill_session(self, leader: ProcessIdentity) -> None:
+        """As with a group, the kernel gives no pid away that still names a session."""
+        found = find_process(leader.pid)
+        if found is not None and found.identity != leader:
+            return
+        for _ in range(_KILL_ROUNDS_MAX):
+            living = [
+                status.identity.pid
+                for status in all_processes()
+                if status.session == leader.pid and not status.zombie
+            ]
+            for pid in living:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not living:
+                return
 
     def kill_group(self, leader: ProcessIdentity) -> None:
         """Does nothing when the pid is another process's by now: then the group is gone, since

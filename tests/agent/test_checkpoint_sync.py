@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stado.core import keys
-from stado.jobs import checkpoints
+from stado.errors import Unreadable
 from stado_agent.checkpoint_sync import CheckpointSync
 from tests.jobs.world import World
 
@@ -50,11 +52,8 @@ def test_a_saved_folder_comes_back_in_parts_and_whole(world: World, tmp_path: Pa
     (tmp_path / "from" / "empty").write_bytes(b"")
     CheckpointSync(world.repo, tmp_path / "from", part_bytes=10).save_rest(JOB, 1)
     assert len(world.names(keys.checkpoints_folder(JOB))) == 5
-    newest = checkpoints.find_newest(world.repo, JOB)
-    assert newest is not None
-    (tmp_path / "to").mkdir()
     restored = CheckpointSync(world.repo, tmp_path / "to")
-    restored.restore(newest)
+    restored.restore_newest(JOB)
     assert (tmp_path / "to" / "deep" / "weights").read_bytes() == bytes(range(35))
     assert (tmp_path / "to" / "empty").read_bytes() == b""
     restored.save_rest(JOB, 2)
@@ -68,3 +67,33 @@ def test_the_last_two_stay_and_older_ones_go_with_their_parts(world: World, tmp_
         sync.save_rest(JOB, 1)
     assert [keys.parse_checkpoint_manifest(name) for name in _manifests(world)] == [(1, 4), (1, 5)]
     assert len(world.names(keys.checkpoints_folder(JOB))) == 4
+
+
+def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(
+    world: World, tmp_path: Path
+) -> None:
+    folder = tmp_path / "from"
+    folder.mkdir()
+    sync = CheckpointSync(world.repo, folder)
+    (folder / "step").write_text("1")
+    sync.save_rest(JOB, 1)
+    (folder / "step").write_text("22")
+    sync.save_rest(JOB, 1)
+    world.store.put(_manifests(world)[-1], b"{ cut")
+    restored = CheckpointSync(world.repo, tmp_path / "to")
+    restored.restore_newest(JOB)
+    assert (tmp_path / "to" / "step").read_text() == "1"
+
+
+def test_a_job_whose_checkpoints_cannot_be_read_says_so(world: World, tmp_path: Path) -> None:
+    sync = CheckpointSync(world.repo, tmp_path)
+    (tmp_path / "step").write_text("1")
+    sync.save_rest(JOB, 1)
+    world.store.put(_manifests(world)[-1], b"{ cut")
+    with pytest.raises(Unreadable):
+        CheckpointSync(world.repo, tmp_path / "to").restore_newest(JOB)
+
+
+def test_a_job_that_saved_nothing_starts_with_an_empty_folder(world: World, tmp_path: Path) -> None:
+    CheckpointSync(world.repo, tmp_path / "to").restore_newest(JOB)
+    assert not (tmp_path / "to").exists()

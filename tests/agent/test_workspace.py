@@ -13,6 +13,7 @@ NOTE = SupervisorNote(
     job_id="a" * 16,
     epoch=2,
     needs=Needs(1000, 1024),
+    workspace="a.1",
     leader=ProcessIdentity(18, 1001),
 )
 

@@ -28,9 +28,7 @@ def make_fleet(
 
         def make(kind: str = "directory", *, lease_seconds: float = 5.0) -> Fleet:
             settings, environment = _place(kind, tmp_path, request, monkeypatch)
-            fleet = Fleet(
-                settings, tmp_path, lease_seconds=lease_seconds, environment=environment
-            )
+            fleet = Fleet(settings, tmp_path, lease_seconds=lease_seconds, environment=environment)
             exits.callback(fleet.stop)
             return fleet
 

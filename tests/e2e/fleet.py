@@ -48,7 +48,9 @@ class Fleet:
             **os.environ,
             **(environment or {}),
             **settings.environment(),
-            "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in (".", "agent", "coordinator")),
+            "PYTHONPATH": os.pathsep.join(
+                str(ROOT / name) for name in (".", "agent", "coordinator")
+            ),
         }
         self._processes: list[subprocess.Popen[bytes]] = []
         self._runs = 0

@@ -46,7 +46,9 @@ def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     assert second.claim.by == "second"
 
 
-def test_a_job_goes_on_when_its_agent_alone_is_killed(make_fleet: MakeFleet, tmp_path: Path) -> None:
+def test_a_job_goes_on_when_its_agent_alone_is_killed(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
     """A03: the supervisor outlives its agent; the next agent counts it in."""
     fleet = make_fleet(lease_seconds=2)
     fleet.coordinator()

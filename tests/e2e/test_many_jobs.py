@@ -41,9 +41,7 @@ def test_each_of_500_jobs_is_executed_once(
 
 def _assert_tidy(fleet: Fleet, job_ids: list[str]) -> None:
     seen = [
-        keys.job_of_record(entry.key)
-        for state in State
-        for entry in fleet.repo.walk_records(state)
+        keys.job_of_record(entry.key) for state in State for entry in fleet.repo.walk_records(state)
     ]
     assert sorted(seen) == sorted(job_ids)
     assert fleet.repo.store.list(keys.READY) == []

@@ -143,7 +143,7 @@ def test_jobs_run_beside_each_other_until_the_host_is_full(
     command = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     submission = fleet.submit(command, command, command, spec=Spec(command=""))
     running = [State.RUNNING, State.RUNNING, State.QUEUED]
-    wait_for(lambda: list(sorted(fleet.states(submission).values(), reverse=True)) == running)
+    wait_for(lambda: sorted(fleet.states(submission).values(), reverse=True) == running)
     small = fleet.submit(command, spec=SMALL)
     wait_for(lambda: State.RUNNING in fleet.states(small).values())
     assert sorted(fleet.states(submission).values(), reverse=True) == running

@@ -295,7 +295,7 @@ def test_pausing_twice_and_resuming_twice_is_no_error(world: World) -> None:
 def lost(world: World) -> Ending:
     return Ending(
         verdict=Verdict.LOST,
-        reason=Reason.CLAIM_NOT_USED,
+        reason=Reason.SUPERVISOR_DIED,
         ended_at=world.clock.now(),
         by="alice",
     )
