@@ -103,7 +103,7 @@ def _reap_silent(reaper: Reaper, job_ids: list[str]) -> None:
 def _tell_asked(asked: list[str], records: dict[str, Record], *, no_wait: bool) -> None:
     from stado.cli import render, views
 
-    holders = {records[job_id].holder for job_id in asked}
+    holders = [records[job_id].holder for job_id in asked]
     workers = sorted({holder.consumer for holder in holders if holder is not None})
     whom = workers[0] if len(workers) == 1 else f"{len(workers)} workers"
     told = f"asked {whom} to stop {views.jobs_text(len(asked))}"

@@ -121,9 +121,6 @@ def opened_repository(target: Target) -> Iterator[Repository]:
     """The deployment in the store that the options, the environment or the file name."""
     from stado.composition import open_repository
 
-    # Looking for plugins reads the metadata of every installed package: a third of a command's
-    # time. Our models have none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     settings = read_settings(target)
     with _naming_the_store(settings):
         repo = open_repository(settings, live_machine())

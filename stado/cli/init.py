@@ -59,13 +59,13 @@ def _make(
     store: Store, machine: Machine, *, lease_seconds: float | None, user: str
 ) -> tuple[Deployment, bool]:
     from stado.cli.proving import proved
-    from stado.core.records import Deployment
+    from stado.core.records import LEASE_SECONDS_DEFAULT
     from stado.jobs.deployments import make_deployment
 
     standing = _find_deployment(store)
     if standing is None:
         if lease_seconds is None:
-            lease_seconds = Deployment.model_fields["lease_seconds"].default
+            lease_seconds = LEASE_SECONDS_DEFAULT
         deployment, created = make_deployment(
             store,
             entropy=machine.entropy,
@@ -117,7 +117,7 @@ def _answer(
                 "created": created,
                 "deployment_id": deployment.deployment_id,
                 "lease_seconds": deployment.lease_seconds,
-                "proof": deployment.proof.model_dump(),
+                "proof": deployment.proof.plain(),
             }
         )
         return

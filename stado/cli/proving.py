@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def prove(store: Store, machine: Machine) -> contract.Proof:
     """Some seconds. Raises what keeps the store from answering at all.
 
-    Retries would hide what the store does: they are left out where there are any."""
-    bare = getattr(store, "inner", store)
-    return contract.prove(bare, machine.tasks, machine.entropy, keys.PROOF)
+    Through the retries: a real store answers a race with "try again", which is no verdict."""
+    return contract.prove(store, machine.tasks, machine.entropy, keys.PROOF)
 
 
 def proved(store: Store, machine: Machine) -> Proof:

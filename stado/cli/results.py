@@ -108,6 +108,9 @@ def _fields(one: Fetched) -> dict[str, Any]:
         "folder": str(one.folder),
         "epoch": one.manifest.epoch,
         "partial": one.manifest.partial,
-        "files": [file.model_dump(exclude={"key"}) for file in one.manifest.files],
+        "files": [
+            {"path": file.path, "size": file.size, "sha256": file.sha256}
+            for file in one.manifest.files
+        ],
         "skipped": one.manifest.skipped,
     }

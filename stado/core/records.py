@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import AwareDatetime, Field
+import msgspec
 
-from stado.core.documents import Document, Part
+from stado.core.documents import Document, Instant, Part
 from stado.core.ids import base_of
 from stado.core.spec import Request, Spec
 from stado.core.states import Reason, State, Verdict
@@ -19,7 +19,7 @@ LEASE_SECONDS_DEFAULT = 120.0
 CANCEL_GRACE_SECONDS_DEFAULT = 30.0
 
 
-class Proof(Part):
+class Proof(Part, frozen=True, kw_only=True):
     """What the store was seen to honour when the deployment was made."""
 
     create_if_absent: bool
@@ -27,14 +27,14 @@ class Proof(Part):
     conditional_delete: bool
 
 
-class Deployment(Document):
+class Deployment(Document, frozen=True, kw_only=True):
     """`stado.json`: what makes a folder or bucket a stado store."""
 
     format: int = FORMAT_VERSION
     deployment_id: str
     lease_seconds: float = LEASE_SECONDS_DEFAULT
     cancel_grace_seconds: float = CANCEL_GRACE_SECONDS_DEFAULT
-    created_at: AwareDatetime
+    created_at: Instant
     created_by: str
     proof: Proof
 
@@ -44,7 +44,7 @@ class Deployment(Document):
         return self.lease_seconds / 8
 
 
-class Holder(Part):
+class Holder(Part, frozen=True, kw_only=True):
     """Who holds an epoch, as the claim recorded it."""
 
     token: str
@@ -52,13 +52,13 @@ class Holder(Part):
     incarnation: str
     """New at each start of the agent."""
     host: str
-    claimed_at: AwareDatetime
+    claimed_at: Instant
     lease_seconds: float
     adopted: bool = False
     """Whether the command was running already, under the epoch before."""
 
 
-class Ending(Part):
+class Ending(Part, frozen=True, kw_only=True):
     """How an epoch ended."""
 
     verdict: Verdict
@@ -67,21 +67,21 @@ class Ending(Part):
     """One sentence of ours, at most 1,024 characters."""
     exit_code: int | None = None
     """Of the command; negative: the signal that ended it."""
-    started_at: AwareDatetime | None = None
+    started_at: Instant | None = None
     """When the command was started; None when it never was."""
-    ended_at: AwareDatetime
+    ended_at: Instant
     by: str
     """Who created the verdict: a consumer, a user, a coordinator."""
 
 
-class Record(Document):
+class Record(Document, frozen=True, kw_only=True):
     """The whole job, as it stands under a prefix and in every cell."""
 
     id: str
     run_id: str
     batch: bool
     spec: Spec
-    submitted_at: AwareDatetime
+    submitted_at: Instant
     submitter: str
     rerun_of: str | None = None
 
@@ -112,17 +112,17 @@ class Intent(StrEnum):
     CANCEL = "cancel"
 
 
-class ClaimCell(Document):
+class ClaimCell(Document, frozen=True, kw_only=True):
     """`<n>.claim.json`: an agent holds epoch n, or an intent will not let it run."""
 
     token: str
     intent: Intent | None = None
     by: str
-    at: AwareDatetime
+    at: Instant
     record: Record
 
 
-class EndCell(Document):
+class EndCell(Document, frozen=True, kw_only=True):
     """`<n>.end.json`: the verdict. `record` is the job as it was when epoch n ended."""
 
     token: str
@@ -130,12 +130,12 @@ class EndCell(Document):
     record: Record
 
 
-class Asks(Document):
+class Asks(Document, frozen=True, kw_only=True):
     """`asks/<n>.json`: what has been asked of epoch n. Flags are only ever added."""
 
     cancel: bool = False
     cancel_by: str | None = None
-    cancel_at: AwareDatetime | None = None
+    cancel_at: Instant | None = None
     nonce: str
 
 
@@ -149,7 +149,7 @@ class Phase(StrEnum):
     UPLOADING = "uploading"
 
 
-class Heartbeat(Document):
+class Heartbeat(Document, frozen=True, kw_only=True):
     """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to it."""
 
     epoch: int
@@ -159,12 +159,12 @@ class Heartbeat(Document):
     """Makes each beat's bytes unique."""
     sealed: bool = False
     by: str
-    at: AwareDatetime
+    at: Instant
     phase: Phase = Phase.PREPARING
-    started_at: AwareDatetime | None = None
+    started_at: Instant | None = None
 
 
-class RunRecord(Document):
+class RunRecord(Document, frozen=True, kw_only=True):
     """`runs/<run-id>.json`: what makes a submission happen once."""
 
     run_id: str
@@ -173,14 +173,14 @@ class RunRecord(Document):
     request: Request
     base_id: str
     count: int
-    submitted_at: AwareDatetime
+    submitted_at: Instant
     submitter: str
     rerun_of: str | None = None
     complete: bool = False
     """Whether all queue records are written."""
 
 
-class JobReport(Part):
+class JobReport(Part, frozen=True, kw_only=True):
     """What an agent says of a job that it runs."""
 
     job_id: str
@@ -189,13 +189,13 @@ class JobReport(Part):
     """How often the supervisor has been heard on this host, store or no store."""
 
 
-class Capacity(Document):
+class Capacity(Document, frozen=True, kw_only=True):
     """`capacity/<consumer>.json`: an agent's live resources, and what it runs."""
 
     consumer: str
     incarnation: str
     host: str
-    at: AwareDatetime
+    at: Instant
     counter: int
     broadcast_seconds: float
     """How often it is written: silence is judged against it."""
@@ -204,25 +204,25 @@ class Capacity(Document):
     memory_total_gb: float
     memory_free_gb: float
     disk_free_gb: float
-    jobs: list[JobReport] = Field(default_factory=list)
+    jobs: list[JobReport] = msgspec.field(default_factory=list)
     draining: bool = False
     stopped: bool = False
     """The agent left in good order."""
     version: str
 
 
-class CoordinatorLease(Document):
+class CoordinatorLease(Document, frozen=True, kw_only=True):
     """`control/coordinator.json`: which coordinator acts while the others stand by."""
 
     token: str
     holder: str
     counter: int
-    at: AwareDatetime
+    at: Instant
     lease_seconds: float
     released: bool = False
 
 
-class OutputFile(Part):
+class OutputFile(Part, frozen=True, kw_only=True):
     """A file of an epoch's output."""
 
     path: str
@@ -232,7 +232,7 @@ class OutputFile(Part):
     sha256: str
 
 
-class Manifest(Document):
+class Manifest(Document, frozen=True, kw_only=True):
     """`output/<n>/manifest.json`: the files that epoch n left, committed by this one write."""
 
     job_id: str
@@ -240,11 +240,11 @@ class Manifest(Document):
     partial: bool
     """Whether the command had not succeeded when the files were taken."""
     files: list[OutputFile]
-    skipped: list[str] = Field(default_factory=list)
+    skipped: list[str] = msgspec.field(default_factory=list)
     """Paths that were left out, with the reason: `<path>: <why>`."""
 
 
-class CheckpointFile(Part):
+class CheckpointFile(Part, frozen=True, kw_only=True):
     """A file of a checkpoint, in parts that were uploaded one by one."""
 
     path: str
@@ -253,22 +253,22 @@ class CheckpointFile(Part):
     parts: list[str]
 
 
-class Checkpoint(Document):
+class Checkpoint(Document, frozen=True, kw_only=True):
     """`checkpoints/<n>-<seq>.manifest.json`: commits the parts named before it."""
 
     job_id: str
     epoch: int
     sequence: int
-    at: AwareDatetime
+    at: Instant
     files: list[CheckpointFile]
 
 
-class LateResult(Document):
+class LateResult(Document, frozen=True, kw_only=True):
     """`late/<n>.json`: what a worker that had been declared lost still had to say."""
 
     job_id: str
     epoch: int
     consumer: str
-    at: AwareDatetime
+    at: Instant
     exit_code: int | None
     detail: str

@@ -7,14 +7,13 @@ command is one argument of a shell.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
-from pydantic import AwareDatetime, Field, field_serializer
+import msgspec
 
-from stado.core.documents import Part
+from stado.core.documents import Instant, Part, canonical
 from stado.core.ids import is_run_id
 from stado.errors import Refused
 
@@ -32,7 +31,7 @@ _DIFFERENCES_MAX = 5
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Spec(Part):
+class Spec(Part, frozen=True, kw_only=True):
     """One job as it was asked for. None means: not stated."""
 
     command: str
@@ -41,24 +40,19 @@ class Spec(Part):
     """Runs after the command succeeded; a non-zero exit makes the job fail."""
     workdir: str | None = None
     """Folder on the host to run in; a fresh empty one when not stated."""
-    environment: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
     cpu: float | None = None
     """Cores reserved on the host; one when not stated."""
     memory_gb: float | None = None
     """GiB of memory reserved on the host; one when not stated."""
     priority: int = 0
-    deadline_at: AwareDatetime | None = None
+    deadline_at: Instant | None = None
     """No host starts the job after this instant."""
     max_lease_losses: int | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
 
-    @field_serializer("deadline_at")
-    def _instant(self, value: datetime | None) -> str | None:
-        """In UTC, so that one instant is written in one way."""
-        return None if value is None else value.astimezone(UTC).isoformat()
 
-
-class Request(Part):
+class Request(Part, frozen=True, kw_only=True):
     """A whole submission, normalised: equal requests have equal digests."""
 
     batch: bool
@@ -75,8 +69,14 @@ class Request(Part):
 
         Fields at their defaults are left out, so that a field which a later version adds does
         not make another request of an old one."""
-        stated = self.model_dump(mode="json", exclude_defaults=True)
-        return hashlib.sha256(_canonical(stated).encode()).hexdigest()
+        unstated = type(self.shared)(command="").plain()
+        shared = {
+            name: value
+            for name, value in self.shared.plain().items()
+            if name not in unstated or unstated[name] != value
+        }
+        stated = {"batch": self.batch, "commands": self.commands, "shared": shared}
+        return hashlib.sha256(canonical(stated)).hexdigest()
 
 
 def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
@@ -98,6 +98,8 @@ def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
             "batch_too_large",
             f"the batch has {size} bytes and at most {REQUEST_BYTES_MAX} are taken: split it",
         )
+    if shared.deadline_at is not None:  # one instant is written in one way
+        shared = shared.evolve(deadline_at=shared.deadline_at.astimezone(UTC))
     return Request(batch=batch, commands=commands, shared=shared.evolve(command=""))
 
 
@@ -159,7 +161,8 @@ def differing_fields(old: Request, new: Request) -> list[str]:
 
 def _flat(request: Request) -> dict[str, Any]:
     """The request field by field, without the environment, whose values may be private."""
-    shared = request.shared.model_dump(mode="json", exclude={"command", "environment"})
+    shared = request.shared.plain()
+    del shared["command"], shared["environment"]
     if not request.batch:
         return {**shared, "command": request.commands[0]}
     commands = enumerate(request.commands, start=1)
@@ -169,10 +172,6 @@ def _flat(request: Request) -> dict[str, Any]:
 def _short(value: Any) -> str:
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _check_command(command: str, where: str) -> None:

@@ -130,7 +130,7 @@ def ask_cancel(repo: Repository, job_id: str, epoch: int, *, by: str) -> Asks:
                 return asked
             continue
         try:
-            asked = found.value.evolve(**asked.model_dump(exclude={"schema_number"}))
+            asked = asked.evolve(unknown_fields=found.value.unknown_fields)
             repo.store.replace(key, asked.encode(), found.version)
             return asked
         except Conflict:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from stado.core import keys
+from stado.core.documents import decode
 from stado.core.records import Manifest, OutputFile
-from stado.errors import Conflict, Refused
+from stado.errors import Conflict, Refused, Unreadable
 from stado.jobs.logs import LogReader
 from stado.jobs.repository import Repository
 
@@ -126,8 +127,8 @@ def check_folder(folder: Path, job_id: str) -> None:
 def _holds_download_of(folder: Path, job_id: str) -> bool:
     for name in (MANIFEST_NAME, f"stado.{MANIFEST_NAME}"):
         try:
-            manifest = Manifest.model_validate_json((folder / name).read_bytes())
-        except (OSError, ValueError):
+            manifest = decode(Manifest, name, (folder / name).read_bytes())
+        except (OSError, Unreadable):
             continue
         if manifest.job_id == job_id:
             return True

@@ -213,28 +213,6 @@ def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:
     )
 
 
-# --- naming jobs --------------------------------------------------------------------------
-
-
-def resolve(repo: Repository, text: str) -> list[str]:
-    """The job ids that `text` names: a job id, a batch's base id, or a run id.
-
-    Empty when nothing is named so. One read for a run id, a find for a job id."""
-    if ids.is_job_id(text):
-        if find_job(repo, text) is not None:
-            return [text]
-        members = list(states_of(repo, text))
-        if members:
-            return sorted(members)
-    if ids.is_run_id(text):
-        run = repo.find_run(text)
-        if run is not None:
-            return ids.job_ids(
-                run.value.base_id, count=run.value.count, batch=run.value.request.batch
-            )
-    return []
-
-
 def near_matches(repo: Repository, text: str, *, limit: int = 8) -> list[str]:
     """Job ids that contain `text`, newest first: what an unknown id may have meant."""
     names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit))

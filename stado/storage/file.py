@@ -74,7 +74,12 @@ class FileStore:
     def make(cls, root: Path, clock: Clock, entropy: Entropy, *, durable: bool = True) -> FileStore:
         """Makes the directory if need be. Only `stado init` may do that."""
         with store_errors(str(root), writing=True):
-            root.mkdir(parents=True, exist_ok=True)
+            try:
+                root.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                raise Misconfigured(
+                    str(root), "there is a file of this name: name a directory"
+                ) from None
             if durable:
                 sync_path(root.absolute().parent)
         return cls(root, clock, entropy, durable=durable)

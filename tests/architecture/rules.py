@@ -64,7 +64,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "urllib3": _GCS,
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
-    "pydantic": ("stado.core",),
+    "msgspec": ("stado.core",),
     "click": ("stado.cli", "stado_agent.main", "stado_coordinator.main"),
     "rich": ("stado.cli", "stado.console"),
 }

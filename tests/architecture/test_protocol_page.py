@@ -10,10 +10,10 @@ from inspect import getmembers, isclass, isfunction, signature
 from typing import Any, Union, get_args, get_origin
 
 import pytest
-from pydantic import AwareDatetime
+from msgspec.structs import fields
 
 from stado.core import keys, records, spec, states
-from stado.core.documents import Document, Part
+from stado.core.documents import Document, Instant, Part
 from stado.core.states import State
 from tests.architecture.source import REPOSITORY
 
@@ -24,7 +24,7 @@ _PLAIN_TYPES = {
     bool: "yes/no",
     int: "integer",
     float: "number",
-    AwareDatetime: "instant",
+    Instant: "instant",
     type(None): "null",
 }
 
@@ -109,11 +109,11 @@ def words() -> dict[str, type[StrEnum]]:
 
 def own_fields(model: type[Part]) -> dict[str, str]:
     """Name in the store and type of each field that is not every document's."""
-    inherited = set(Document.model_fields) if model is not Document else set()
+    inherited = {field.name for field in fields(Part if model is Document else Document)}
     return {
-        field.alias or name: type_text(field.annotation)
-        for name, field in model.model_fields.items()
-        if name not in inherited
+        field.encode_name: type_text(field.type)
+        for field in fields(model)
+        if field.name not in inherited
     }
 
 

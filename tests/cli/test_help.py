@@ -15,7 +15,7 @@ COMMANDS = (
     *("job show", "job watch", "job rerun", "queue pause", "queue resume"),
 )
 HEAVY = (
-    *("boto3", "botocore", "google", "rich", "pydantic", "tenacity", "psutil"),
+    *("boto3", "botocore", "google", "rich", "msgspec", "tenacity", "psutil"),
     *("asyncio", "concurrent", "logging", "subprocess"),
 )
 

@@ -64,8 +64,8 @@ def test_an_impossible_lease_is_refused_and_nothing_is_made(
 def test_a_file_cannot_become_a_store(stado: Program, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     result = stado("init", str(tmp_path / "file"))
-    assert result.exit_code != 0
-    assert str(tmp_path / "file") in result.stderr
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'file'}: there is a file of this name: name a directory" in result.stderr
     assert (tmp_path / "file").read_text() == "mine"
 
 

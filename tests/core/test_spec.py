@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from stado.core.documents import from_plain
 from stado.core.spec import (
     BATCH_COUNT_MAX,
     PRIORITY_MAX,
@@ -124,7 +125,7 @@ def request(*commands: str, **shared: object) -> Request:
 
 def test_equal_requests_have_equal_digests() -> None:
     """R130"""
-    again = Request.model_validate_json(request("true", cpu=2.0).model_dump_json())
+    again = from_plain(Request, request("true", cpu=2.0).plain())
     assert again.digest() == request("true", cpu=2.0).digest()
     assert request("true").digest() != request("false").digest()
     assert request("true", cpu=1.0).digest() != request("true").digest()

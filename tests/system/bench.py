@@ -27,7 +27,7 @@ def main() -> None:
     measure("fork, exit, poll", 200, lambda: run_fork(processes))
     measure_round_trip(processes)
     import_what_a_worker_has()
-    measure("fork, exit, poll: with pydantic", 200, lambda: run_fork(processes))
+    measure("fork, exit, poll: with msgspec", 200, lambda: run_fork(processes))
     import_a_cloud_client()
     measure("fork, exit, poll: with an S3 client", 200, lambda: run_fork(processes))
 
@@ -73,10 +73,10 @@ def measure_round_trip(processes: LiveProcesses) -> None:
 
 
 def import_what_a_worker_has() -> None:
-    import pydantic
+    import msgspec
     import tenacity
 
-    assert pydantic.BaseModel is not None
+    assert msgspec.Struct is not None
     assert tenacity.Retrying is not None
 
 
