@@ -182,7 +182,6 @@ class JobRun:
         self._process = process
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
-        self._write_note()
         exit_code = self._attend(process)
         end_leftovers(self._repo.clock, process, self._record.id)
         self._process = None
@@ -398,7 +397,6 @@ class JobRun:
                 epoch=self._record.epoch,
                 needs=self._entry.needs,
                 workspace=self._workspace.root.name,
-                leader=self._process.identity if self._process is not None else None,
             )
         )
 

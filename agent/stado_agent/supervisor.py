@@ -46,7 +46,6 @@ def _run_entry(channel: Channel, repo: Repository, host: Host, entry: ReadyEntry
             epoch=entry.epoch,
             needs=entry.needs,
             workspace=host.folder.workspace(entry.job_id, entry.epoch).root.name,
-            leader=None,
         )
     )
     claimed = _claim(repo, host, entry)

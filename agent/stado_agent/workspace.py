@@ -63,8 +63,6 @@ class SupervisorNote:
     needs: Needs
     workspace: str
     """Name of its folder below `jobs/`: that of the first epoch, should it have adopted another."""
-    leader: ProcessIdentity | None
-    """Of the command's process group, once it was started."""
 
     def encode(self) -> bytes:
         return json.dumps(
@@ -74,7 +72,6 @@ class SupervisorNote:
                 "epoch": self.epoch,
                 "needs": [self.needs.cpu_milli, self.needs.memory_mib],
                 "workspace": self.workspace,
-                "leader": None if self.leader is None else [self.leader.pid, self.leader.started],
             }
         ).encode()
 
@@ -83,14 +80,12 @@ def decode_note(data: bytes) -> SupervisorNote | None:
     """None for what a crash cut short: the store knows the rest."""
     try:
         fields = json.loads(data)
-        leader = fields["leader"]
         return SupervisorNote(
             supervisor=ProcessIdentity(*fields["supervisor"]),
             job_id=fields["job_id"],
             epoch=fields["epoch"],
             needs=Needs(*fields["needs"]),
             workspace=fields["workspace"],
-            leader=None if leader is None else ProcessIdentity(*leader),
         )
     except (ValueError, KeyError, TypeError):
         return None

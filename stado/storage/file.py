@@ -241,17 +241,20 @@ class FileStore:
         """A flushed file with this content, gone afterwards unless it was moved away."""
         path = self._temporary / self._entropy.token()
         try:
-            self._write_file(path, chunks)
-            if self._durable:
-                sync_path(path)
+            self._write_file(path, chunks, durable=self._durable)
             yield path
         finally:
             path.unlink(missing_ok=True)
 
-    def _write_file(self, path: Path, chunks: Iterable[bytes]) -> None:
-        with path.open("xb", buffering=0) as target:
+    def _write_file(self, path: Path, chunks: Iterable[bytes], *, durable: bool = False) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
             for chunk in chunks:
-                _write_all(target.fileno(), chunk)
+                _write_all(descriptor, chunk)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _copy_in(self, key: str, path: Path, target: Path) -> FileDigest:
         """Errors of the user's file stay `OSError`; those of the store become its own."""

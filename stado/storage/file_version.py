@@ -51,12 +51,17 @@ def state_of(path: Path) -> FileState:
 
 def read_file(path: Path) -> tuple[bytes, Version]:
     """Raises `OSError`."""
-    with path.open("rb", buffering=0) as source:
-        data = source.readall()
-        if len(data) <= WHOLE_BYTES_MAX:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, size) if size <= WHOLE_BYTES_MAX else b""
+        if size <= WHOLE_BYTES_MAX and len(data) == size:
             return data, version_of(data)
-        source.seek(0)
-        return data, _state(source.fileno()).version
+        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as source:
+            source.seek(0)
+            return source.readall(), _state(descriptor).version
+    finally:
+        os.close(descriptor)
 
 
 def modified_at(stat: os.stat_result) -> datetime:

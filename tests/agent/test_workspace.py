@@ -14,7 +14,6 @@ NOTE = SupervisorNote(
     epoch=2,
     needs=Needs(1000, 1024),
     workspace="a.1",
-    leader=ProcessIdentity(18, 1001),
 )
 
 

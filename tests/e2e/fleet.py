@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from stado.composition import live_machine, open_repository, open_store_of
 from stado.core.records import Proof
@@ -21,13 +24,26 @@ from stado.jobs.repository import Repository
 from stado.jobs.status import Story, states_of, story
 from stado.jobs.submit import Submission, submit
 from stado.settings import Settings
-from stado_agent.workspace import HostFolder, SupervisorNote
+from stado_agent.workspace import HostFolder
 
 ROOT = Path(__file__).parents[2]
 _POLL_SECONDS = 0.05
 _STOP_SECONDS_MAX = 20.0
 SMALL = Spec(command="", cpu=0.1, memory_gb=0.05)
 """A job that many fit beside."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job's processes: its supervisor, and the leader of its command's process group."""
+
+    supervisor: int
+    leader: int
+
+    def kill(self) -> None:
+        """Everything, at once, as a host that loses its power."""
+        os.kill(self.supervisor, signal.SIGKILL)
+        os.killpg(self.leader, signal.SIGKILL)
 
 
 class Fleet:
@@ -101,12 +117,23 @@ class Fleet:
     def log(self, name: str) -> str:
         return self.log_path(name).read_text(errors="replace")
 
-    def note(self, agent: str, job_id: str) -> SupervisorNote | None:
-        """What the supervisor of a job wrote down, once its command was started."""
+    def find_started(self, agent: str, job_id: str) -> Started | None:
+        """The processes of a job, once its command was started."""
         for note in HostFolder(self.folder / "hosts", agent).notes():
-            if note.job_id == job_id and note.leader is not None:
-                return note
+            if note.job_id != job_id:
+                continue
+            supervisor = note.supervisor.pid
+            for pid in _session(supervisor) - {supervisor}:
+                if os.getpgid(pid) == pid:
+                    return Started(supervisor, pid)
         return None
+
+    def started(self, agent: str, job_id: str) -> Started:
+        """Waits for the start of a job's command."""
+        wait_for(lambda: self.find_started(agent, job_id), what=lambda: f"{job_id} has not started")
+        found = self.find_started(agent, job_id)
+        assert found is not None
+        return found
 
     def stop(self) -> None:
         """TERM to all, KILL to who does not heed it, and to whatever supervisors are left."""
@@ -123,10 +150,9 @@ class Fleet:
                 process.wait()
         for host in (self.folder / "hosts").glob("*"):
             for note in HostFolder(self.folder / "hosts", host.name).notes():
-                for identity in (note.supervisor, note.leader):
-                    if identity is not None:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.killpg(identity.pid, signal.SIGKILL)
+                for pid in _session(note.supervisor.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
         self.repo.store.close()
         shutil.rmtree(self.folder / "hosts", ignore_errors=True)
 
@@ -157,6 +183,16 @@ class Fleet:
 
         wait_for(ended, seconds=seconds, what=lambda: f"the jobs are {states}")
         return states
+
+
+def _session(leader: int) -> set[int]:
+    """The living processes of a supervisor's session."""
+    found = set()
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.add(pid)
+    return found
 
 
 def wait_for(

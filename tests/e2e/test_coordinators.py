@@ -37,13 +37,9 @@ def test_agents_give_lost_jobs_back_when_there_is_no_coordinator(make_fleet: Mak
     agent = fleet.agent("first")
     submission = fleet.submit("[ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("first", job_id))
-    note = fleet.note("first", job_id)
-    assert note is not None
-    assert note.leader is not None
+    started = fleet.started("first", job_id)
     os.kill(agent.pid, signal.SIGKILL)
-    os.killpg(note.supervisor.pid, signal.SIGKILL)
-    os.killpg(note.leader.pid, signal.SIGKILL)
+    started.kill()
     fleet.agent("second")
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
 
@@ -54,15 +50,12 @@ def test_a_coordinator_from_cron_gives_lost_jobs_back(make_fleet: MakeFleet) -> 
     agent = fleet.agent("first")
     submission = fleet.submit("sleep 300")
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("first", job_id))
+    started = fleet.started("first", job_id)
     assert fleet.coordinator("early", "--once").wait(30) == 0
     assert fleet.states(submission) == {job_id: State.RUNNING}
-    note = fleet.note("first", job_id)
-    assert note is not None
-    assert note.leader is not None
+    started = fleet.started("first", job_id)
     os.kill(agent.pid, signal.SIGKILL)
-    os.killpg(note.supervisor.pid, signal.SIGKILL)
-    os.killpg(note.leader.pid, signal.SIGKILL)
+    started.kill()
     heartbeat = fleet.repo.store.head(keys.heartbeat(job_id))
     wait_for(lambda: (fleet.repo.now() - heartbeat.modified_at).total_seconds() > 2.5)
     assert fleet.coordinator("late", "--once").wait(30) == 0

@@ -23,13 +23,9 @@ def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo start >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("first", job_id))
-    note = fleet.note("first", job_id)
-    assert note is not None
-    assert note.leader is not None
+    started = fleet.started("first", job_id)
     os.kill(agent.pid, signal.SIGKILL)
-    os.killpg(note.supervisor.pid, signal.SIGKILL)
-    os.killpg(note.leader.pid, signal.SIGKILL)
+    started.kill()
     fleet.agent("second")
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     assert trace.read_text() == "start\nstart\n"
@@ -80,10 +76,8 @@ def test_a_supervisor_that_dies_alone_is_noticed_by_its_agent_at_once(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo $$ >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("one", job_id))
-    note = fleet.note("one", job_id)
-    assert note is not None
-    os.kill(note.supervisor.pid, signal.SIGKILL)
+    started = fleet.started("one", job_id)
+    os.kill(started.supervisor, signal.SIGKILL)
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     first = fleet.story(job_id).epochs[0]
     assert first.end is not None
@@ -118,18 +112,15 @@ def test_a_frozen_host_loses_its_job_and_stops_it_when_it_thaws(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo $$ >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("frozen", job_id))
-    note = fleet.note("frozen", job_id)
-    assert note is not None
-    assert note.leader is not None
-    for pid in (agent.pid, note.supervisor.pid):
+    started = fleet.started("frozen", job_id)
+    for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGSTOP)
     fleet.agent("healthy")
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
-    assert Path(f"/proc/{note.leader.pid}").exists()
-    for pid in (agent.pid, note.supervisor.pid):
+    assert Path(f"/proc/{started.leader}").exists()
+    for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGCONT)
-    leader = note.leader.pid
+    leader = started.leader
     wait_for(lambda: not Path(f"/proc/{leader}").exists())
     told = fleet.story(job_id)
     assert [epoch.end.ending.verdict for epoch in told.epochs if epoch.end] == [
@@ -151,13 +142,11 @@ def test_a_worker_that_was_declared_lost_adopts_its_job_when_nobody_else_has_it(
         f"echo start >> {trace}; while [ ! -e {gate} ]; do sleep 0.1; done; echo done"
     )
     (job_id,) = submission.job_ids
-    wait_for(lambda: fleet.note("only", job_id))
-    note = fleet.note("only", job_id)
-    assert note is not None
-    for pid in (agent.pid, note.supervisor.pid):
+    started = fleet.started("only", job_id)
+    for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: fleet.repo.find_end(job_id, 1) is not None)
-    os.kill(note.supervisor.pid, signal.SIGCONT)
+    os.kill(started.supervisor, signal.SIGCONT)
     wait_for(lambda: fleet.story(job_id).epochs[-1].claim is not None)
     os.kill(agent.pid, signal.SIGCONT)
     gate.touch()
@@ -207,12 +196,9 @@ def test_a_job_starts_again_from_its_last_checkpoint(make_fleet: MakeFleet, tmp_
     (job_id,) = submission.job_ids
     folder = f"status/{job_id}/checkpoints/"
     wait_for(lambda: any("manifest" in entry.key for entry in fleet.repo.store.list(folder)))
-    note = fleet.note("first", job_id)
-    assert note is not None
-    assert note.leader is not None
+    started = fleet.started("first", job_id)
     os.kill(agent.pid, signal.SIGKILL)
-    os.killpg(note.supervisor.pid, signal.SIGKILL)
-    os.killpg(note.leader.pid, signal.SIGKILL)
+    started.kill()
     fleet.agent("second")
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     output = f"status/{job_id}/output/2/files/"

@@ -25,7 +25,6 @@ from stado.errors import (
     StoreError,
     Unavailable,
 )
-from stado.storage import file as file_module
 from stado.storage.file import FileStore
 from stado.storage.file_errors import store_errors
 from stado.storage.file_locks import FileLocks
@@ -146,8 +145,9 @@ def test_create_and_its_new_folders_are_flushed_before_it_returns(
 ) -> None:
     store = _store(tmp_path)
     flushed: list[Path] = []
-    monkeypatch.setattr(file_module, "sync_path", flushed.append)
-    monkeypatch.setattr(file_module, "sync_paths", flushed.extend)
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: flushed.append(Path(os.readlink(f"/proc/self/fd/{fd}")))
+    )
     store.create("status/job/cells/1", b"x")
     assert flushed[0].parent.name == ".tmp"
     made = [tmp_path, tmp_path / "status", tmp_path / "status/job"]
