@@ -356,22 +356,14 @@ class FileStore:
             path.unlink(missing_ok=True)
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes a folder and its parents, each flushed into its own parent.
-
-        Also those that another process has just made are flushed: it may not have come to it."""
-        if folder in self._known_folders or folder == self._root:
+        """Makes a folder and its parents; `_sync_folders` flushes them, when the object is in
+        its place: then one commit of the file system's journal serves for all."""
+        if folder in self._known_folders:
             return
-        self._make_folder(folder.parent)
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
-        if self._durable:
-            sync_path(folder.parent)
-        if self._depth(folder) <= _FIXED_DEPTH:
-            if len(self._known_folders) >= _KNOWN_FOLDERS_MAX:
-                self._known_folders.clear()
-            self._known_folders.add(folder)
 
     def _forget_folder(self, folder: Path) -> None:
         self._known_folders.difference_update([folder, *folder.parents])
@@ -380,13 +372,29 @@ class FileStore:
         return len(folder.parts) - len(self._root.parts)
 
     def _sync_folders(self, folders: Sequence[Path]) -> None:
+        """Flushes folders with new names in them, and the names of those folders in theirs, also
+        where another process made them: it may not have come to that."""
         if not self._durable or not folders:
             return
+        chain = {folder for leaf in folders for folder in self._unknown_chain(leaf)}
         try:
-            sync_paths(folders)
+            sync_paths(sorted(chain, key=self._depth))
         except FileNotFoundError:
             # The object was deleted, and its empty folder with it: nothing left to keep.
             self._check_root()
+            return
+        if len(self._known_folders) >= _KNOWN_FOLDERS_MAX:
+            self._known_folders.clear()
+        self._known_folders.update(
+            folder for folder in chain if 0 < self._depth(folder) <= _FIXED_DEPTH
+        )
+
+    def _unknown_chain(self, folder: Path) -> Iterator[Path]:
+        """A folder, and its parents up to the first whose own name is known to be flushed."""
+        yield folder
+        while folder != self._root and folder not in self._known_folders:
+            folder = folder.parent
+            yield folder
 
     def _remove_empty(self, folder: Path) -> None:
         """A job's own folders would otherwise pile up for ever."""
