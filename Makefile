@@ -48,8 +48,8 @@ demo: $(STAMP)  ## Run a sweep of real trainings (STORE=file, s3 or gs: a server
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(if $(filter file,$(STORE)),$(DEMO),\
 	$(BIN)/python -m tests.servers $(or $(SERVER_$(STORE)),$(error STORE is file, s3 or gs, not $(STORE))) --for-command $(DEMO) --store-from-environment)
 
-bench: $(STAMP)  ## Measure what starting, forking and talking cost
-	$(BIN)/python -m tests.system.bench
+bench: $(STAMP)  ## Measure beside floors of the same run; fail when a limit is missed (ARGS=--quick)
+	$(BIN)/python -m tests.bench $(ARGS)
 
 lock:  ## Pin the newest versions that fit, from a clean environment, into requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv: install one, or say make PYTHON=...' >&2; exit 1; }

@@ -15,7 +15,7 @@ from tests.servers import run_seaweedfs
 
 def main() -> int:
     quick = "--quick" in sys.argv
-    jobs, batch, bucket_jobs = (200, 1000, 50) if quick else (1000, 10_000, 300)
+    jobs, batch, bucket_jobs = (200, 1000, 50) if quick else (1000, 10_000, 600)
     figures: list[Figure] = []
 
     def part(title: str, measured: list[Figure]) -> None:
