@@ -147,10 +147,15 @@ class Repair:
     def _drop_over(
         self, job_id: str, entries: list[ReadyEntry], cells: Cells, report: RepairReport
     ) -> None:
-        """Entries without a record: those of epochs that wait for nobody are deleted."""
+        """Entries without a record: those of epochs that wait for nobody are deleted. One whose
+        epoch is the next after a verdict is a settler's that died, or its record was lost:
+        settling writes it."""
         for entry in entries:
             if self._finish(job_id, entry.epoch, cells, report):
                 self._delete(entry, report)
+            elif cells.highest == entry.epoch - 1 and cells.highest in cells.ends:
+                settle(self._repo, job_id, cells.highest)
+                report.settled += 1
 
     def _correct(self, record: Record, entries: list[ReadyEntry], report: RepairReport) -> None:
         """The right entry is written before a wrong one is deleted. One of a later epoch belongs
@@ -167,10 +172,7 @@ class Repair:
         report.entries_deleted += 1
 
     def _finish(self, job_id: str, epoch: int, cells: Cells, report: RepairReport) -> bool:
-        """Whether the epoch waits for nobody any more; finishes what made it so.
-
-        An epoch that waits, and whose record may be missing, is queued again by settling the one
-        before it."""
+        """Whether the epoch waits for nobody any more; finishes what made it so."""
         if epoch in cells.ends:
             settle(self._repo, job_id, epoch)
         elif epoch in cells.claims:
@@ -180,8 +182,6 @@ class Repair:
             else:
                 remove_queued(self._repo, job_id, up_to_epoch=epoch)
         elif cells.highest <= epoch:
-            if epoch - 1 in cells.ends and cells.highest == epoch - 1:
-                settle(self._repo, job_id, epoch - 1)
             return False
         report.settled += 1
         return True

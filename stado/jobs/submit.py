@@ -18,6 +18,7 @@ from stado.core.states import State
 from stado.errors import Conflict, Exists, NotFound, Refused, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+from stado.jobs.status import states_of
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +70,7 @@ def finish_submission(repo: Repository, stored: Stored[RunRecord], *, fresh: boo
     `fresh`: we have just created the run record, so that no job of it can exist yet."""
     run = stored.value
     repo.store.put(keys.by_user(run.submitter, run.base_id), b"")
-    records = [
-        moves.first_record(run, job_id=job_id, spec=spec)
-        for job_id, spec in zip(job_ids_of(run), run.request.specs(), strict=True)
-    ]
+    records = _first_records(run)
     for start in range(0, len(records), _CHUNK):
         chunk = records[start : start + _CHUNK]
         _queue(repo, chunk if fresh else _missing(repo, chunk))
@@ -99,6 +97,13 @@ def _run_record(
         return Stored(run, repo.store.create(keys.run(run_id), run.encode())), True
     except Exists:
         return repo.read_taken(RunRecord, keys.run(run_id)), False
+
+
+def _first_records(run: RunRecord) -> list[Record]:
+    return [
+        moves.first_record(run, job_id=job_id, spec=spec)
+        for job_id, spec in zip(job_ids_of(run), run.request.specs(), strict=True)
+    ]
 
 
 def _queue(repo: Repository, records: list[Record]) -> None:
@@ -128,7 +133,8 @@ def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
 
 
 class SubmissionSweep:
-    """A slow walk over `runs/` that finishes what submitters who died left half done."""
+    """A slow walk over `runs/` that finishes what submitters who died left half done, and finds
+    jobs that nothing else lists: those whose record a store without delete-by-version lost."""
 
     def __init__(self, repo: Repository, *, slice_size: int = 10) -> None:
         self._repo = repo
@@ -137,26 +143,39 @@ class SubmissionSweep:
 
     def turn(self) -> list[str]:
         """The next few runs; those that had to be finished. A run that was touched within the
-        last lease is its submitter's."""
+        last lease is its submitter's. One of them, drawn by chance, is looked at as a whole."""
         page = self._repo.store.list(keys.RUNS, start_after=self._after, limit=self._slice_size)
         self._after = page[-1].key if len(page) == self._slice_size else ""
         now = self._repo.now()
+        chosen = int(self._repo.entropy.uniform(0, len(page)))
         finished = []
-        for entry in page:
+        for number, entry in enumerate(page):
             if (now - entry.modified_at).total_seconds() < self._repo.deployment.lease_seconds:
                 continue
-            run_id = self._finish(entry.key)
+            run_id = self._finish(entry.key, look_for_lost=number == chosen)
             if run_id is not None:
                 finished.append(run_id)
         return finished
 
-    def _finish(self, key: str) -> str | None:
+    def _finish(self, key: str, *, look_for_lost: bool) -> str | None:
         try:
             stored = self._repo.find(RunRecord, key)
-            if stored is None or stored.value.complete:
+            if stored is None:
                 return None
-            finish_submission(self._repo, stored, fresh=False)
+            if not stored.value.complete:
+                finish_submission(self._repo, stored, fresh=False)
+                return stored.value.run_id
+            if look_for_lost and self._find_lost(stored.value):
+                return stored.value.run_id
         except Unreadable as error:
             log.warning("event=unreadable key=%s why=%r", error.key, error.why)
-            return None
-        return stored.value.run_id
+        return None
+
+    def _find_lost(self, run: RunRecord) -> bool:
+        """Looks for each job that no prefix shows: finding it settles it, and one of which there
+        is no trace is queued for the first time again. Seven listings a thousand jobs."""
+        shown = states_of(self._repo, run.base_id)
+        unseen = [record for record in _first_records(run) if record.id not in shown]
+        lost = _missing(self._repo, unseen)
+        _queue(self._repo, lost)
+        return bool(lost)

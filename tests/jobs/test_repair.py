@@ -13,7 +13,7 @@ from stado.errors import StoreError
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle
 from stado.jobs.queue_index import Repair
-from stado.jobs.submit import submit
+from stado.jobs.submit import SubmissionSweep, submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, RandomFaults, ScriptedFaults
 from stado.storage.observe import Operation
 from stado.storage.port import Store
@@ -285,3 +285,25 @@ def test_two_repairs_and_late_writes_agree_in_the_end(at: int, kind: FaultKind) 
     store.land_late_writes()
     assert world.find(job).state is State.CANCELLED
     assert heal(world, job) == []
+
+
+def test_a_queue_record_that_was_lost_after_a_verdict_is_written_again(world: World) -> None:
+    """What a store without delete-by-version may lose: its entry and the verdict before it stay."""
+    job = world.submit()
+    claimed = world.start()
+    lose(world, claimed.record)
+    settle(world.repo, job, 1)
+    world.store.delete(keys.record(State.QUEUED, job), None)
+    Repair(world.repo).turn()
+    assert world.record(State.QUEUED, job).epoch == 2
+
+
+def test_a_job_of_which_there_is_no_trace_is_queued_for_the_first_time_again(world: World) -> None:
+    job = world.submit()
+    record = world.record(State.QUEUED, job)
+    world.store.delete(keys.record(State.QUEUED, job), None)
+    world.clock.sleep(1000)
+    sweep = SubmissionSweep(world.repo)
+    assert sweep.turn() == [record.run_id]
+    assert world.record(State.QUEUED, job) == record
+    assert sweep.turn() == []
