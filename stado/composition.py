@@ -34,6 +34,13 @@ class Machine(NamedTuple):
     tasks: Tasks
 
 
+def log_to_stderr() -> None:
+    """One line an event, for programs that run on and on."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
 def live_machine() -> Machine:
     from stado.system.clock import LiveClock
     from stado.system.entropy import LiveEntropy

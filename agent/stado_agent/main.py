@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 
 from stado.composition import (
     live_machine,
+    log_to_stderr,
     open_repository,
     read_settings,
     unused_repository,
@@ -20,17 +20,15 @@ from stado.settings import Settings
 from stado.system.folder_lock import FolderLock
 from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
+from stado.target import Target, target_options
 from stado.version import VERSION
 from stado_agent.agent import Agent, AgentSettings
 from stado_agent.budget import Limits
 from stado_agent.workspace import HostFolder
 
-log = logging.getLogger(__name__)
-
 _KIND = "local"
 _POLL_SECONDS_DIRECTORY = 0.5
 _POLL_SECONDS_BUCKET = 5.0
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class _Signals:
@@ -46,17 +44,7 @@ class _Signals:
 
 
 @click.command("run", help="Run the agent of this host: claim jobs and run them.")
-@click.option(
-    "--store",
-    metavar="STORE",
-    help="Directory, s3://bucket/prefix or gs://bucket/prefix. [env: STADO_STORE]",
-)
-@click.option(
-    "--endpoint",
-    metavar="URL",
-    help="Server of the bucket, other than AWS or Google. [env: STADO_ENDPOINT]",
-)
-@click.option("--region", metavar="NAME", help="Region of the bucket. [env: STADO_REGION]")
+@target_options
 @click.option(
     "--consumer-id", metavar="NAME", help="Name of this agent in the store. Default: local@HOST."
 )
@@ -81,19 +69,17 @@ class _Signals:
     type=click.FloatRange(min=0.05),
     help="How often an idle agent looks, at the slowest. Default: 0.5 on a directory, else 5.",
 )
-def run(  # noqa: PLR0913 - click passes one argument an option
+def run(
     *,
-    store: str | None,
-    endpoint: str | None,
-    region: str | None,
+    target: Target,
     consumer_id: str | None,
     work_dir: Path | None,
     cpu: float | None,
     memory_gb: float | None,
     poll_seconds: float | None,
 ) -> None:
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    settings = read_settings(Settings(store, endpoint, region), os.environ, Path("~").expanduser())
+    log_to_stderr()
+    settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
     hardware = LiveHardware()
     agent_settings = AgentSettings(
         consumer=consumer_id or f"{_KIND}@{hardware.host_name()}",

@@ -6,12 +6,11 @@ nothing of it until a command asks for the store.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,40 +20,10 @@ if TYPE_CHECKING:
     from stado.settings import Settings
     from stado.storage.port import Store
     from stado.system.children import ChildProgram
+    from stado.target import Target
 
 
 _GIVEN_ENVIRONMENT = dict(os.environ)
-
-
-class Target(NamedTuple):
-    """Which store the options of a command name; None: they say nothing."""
-
-    store: str | None
-    endpoint: str | None
-    region: str | None
-
-
-def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--store`, `--endpoint` and `--region`; the command gets them as `target`."""
-
-    @click.option(
-        "--store",
-        metavar="STORE",
-        help="Directory, s3://bucket/prefix or gs://bucket/prefix. [env: STADO_STORE]",
-    )
-    @click.option(
-        "--endpoint",
-        metavar="URL",
-        help="Server of the bucket, other than AWS or Google. [env: STADO_ENDPOINT]",
-    )
-    @click.option("--region", metavar="NAME", help="Region of the bucket. [env: STADO_REGION]")
-    @functools.wraps(command)
-    def with_target(
-        *, store: str | None, endpoint: str | None, region: str | None, **options: Any
-    ) -> Any:
-        return command(target=Target(store, endpoint, region), **options)
-
-    return with_target
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

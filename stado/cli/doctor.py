@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stado.cli.context import (
-    Target,
     json_option,
     live_machine,
     opened_store,
     read_settings,
-    target_options,
 )
+from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.composition import Machine
@@ -167,7 +166,7 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
         )
         return
     for finding in findings:
-        mark = "ok  " if finding.remedy is None else "TODO"
+        mark = "ok  " if finding.remedy is None else "FIX "
         render.print_line(f"{mark}  {finding.check:<11}  {finding.text}")
         if finding.remedy is not None:
             render.print_line(f"      {'':<11}  -> {finding.remedy}")

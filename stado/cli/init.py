@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from stado.cli.context import (
-    Target,
     json_option,
     live_machine,
     opened_store,
     read_settings,
-    target_options,
     user_name,
 )
+from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.composition import Machine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stado.cli.context import Target, json_option, opened_repository, target_options, user_name
+from stado.cli.context import json_option, opened_repository, user_name
+from stado.target import Target, target_options
 
 
 @click.command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stado.cli import options
-from stado.cli.context import Target, json_option, opened_repository, target_options, user_name
+from stado.cli.context import json_option, opened_repository, user_name
+from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from datetime import datetime

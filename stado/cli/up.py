@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import click
 
 from stado.cli.context import (
-    Target,
     child_environment,
     live_machine,
     opened_repository,
     read_settings,
     start_child,
-    target_options,
 )
+from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.ports import Clock

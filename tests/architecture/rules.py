@@ -15,7 +15,7 @@ ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main
 OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 
 _USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
-_PROGRAMS = (*_USE_CASES, "stado.settings", "stado.version")
+_PROGRAMS = (*_USE_CASES, "stado.settings", "stado.target", "stado.version")
 _BUILDING = ("stado.composition", "stado.system", "stado.storage.open")
 
 LAYERS: Mapping[str, tuple[str, ...]] = {
@@ -32,6 +32,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     # What the three programs share when they are put together.
     "stado.composition": (*_USE_CASES, "stado.settings", "stado.system", "stado.storage.open"),
     "stado.version": (),
+    "stado.target": (),
     # The conformance suite is what `stado doctor` runs; the composition names the machine's type.
     "stado.cli": (
         *_PROGRAMS,
@@ -65,7 +66,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
     "msgspec": ("stado.core",),
-    "click": ("stado.cli", "stado_agent.main", "stado_coordinator.main"),
+    "click": ("stado.cli", "stado.target", "stado_agent.main", "stado_coordinator.main"),
     "rich": ("stado.cli", "stado.console"),
 }
 

@@ -143,7 +143,7 @@ def test_a_healthy_store_is_0(stado: Program, world: World) -> None:
     assert "agent local@box is at work with 0 jobs, last report " in result.stdout
     assert "coordinator@box is at work" in result.stdout
     assert "the store honours every condition" in result.stdout
-    assert "TODO" not in result.stdout
+    assert "FIX" not in result.stdout
     assert not any((world.path / keys.PROOF).glob("*"))
 
 
@@ -157,7 +157,7 @@ def test_each_finding_has_a_remedy_and_the_exit_code_is_1(stado: Program, world:
     report(world, "left@box", stopped=True)
     result = stado("doctor")
     assert result.exit_code == 1
-    assert result.stdout.count("TODO") == result.stdout.count("-> ")
+    assert result.stdout.count("FIX") == result.stdout.count("-> ")
     found = findings(stado)
     assert f"queue/{job_id}.json is unreadable" in found["records"][0]
     assert found["agents"][0] == "no agent is at work: no job starts"
