@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -33,13 +33,20 @@ class LocalFiles:
 
 def local_files(folder: Path) -> LocalFiles:
     """The regular files below a folder, as relative paths in order. Links are not followed: a
-    link could name anything on the host."""
+    link could name anything on the host. What vanishes meanwhile was never there; what cannot be
+    looked at is left out."""
     files: list[str] = []
     skipped: list[str] = []
-    for path, mode in _walk_folder(folder):
+
+    def leave_out(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            name = Path(error.filename).relative_to(folder).as_posix()
+            skipped.append(f"{_as_text(name)}: it cannot be read: {error.strerror}")
+
+    for path, mode in _walk_folder(folder, leave_out):
         name = path.relative_to(folder).as_posix()
         if not _is_text(name):
-            skipped.append(f"{name.encode('utf-8', 'replace').decode()}: its name is not UTF-8")
+            skipped.append(f"{_as_text(name)}: its name is not UTF-8")
         elif stat.S_ISREG(mode):
             files.append(name)
         elif not stat.S_ISDIR(mode):
@@ -52,22 +59,29 @@ def publish(
 ) -> Manifest | None:
     """Uploads what a folder holds, then commits it by the manifest; None when it is empty.
 
+    A file that cannot be read is left out and named: it is the user's, and the rest is wanted.
     A crash between leaves files without a manifest: nobody sees them."""
     found = local_files(folder)
     if not found.files and not found.skipped:
         return None
+    skipped = list(found.skipped)
 
-    def upload(path: str) -> OutputFile:
+    def upload(path: str) -> OutputFile | None:
         key = keys.output_file(job_id, epoch, path)
-        digest = repo.store.upload(key, folder / path)
+        try:
+            digest = repo.store.upload(key, folder / path)
+        except OSError as error:
+            skipped.append(f"{path}: it cannot be read: {error.strerror or error}")
+            return None
         return OutputFile(path=path, key=key, size=digest.size, sha256=digest.sha256)
 
+    files = repo.tasks.map(upload, found.files, limit=_PARALLEL_TRANSFERS)
     manifest = Manifest(
         job_id=job_id,
         epoch=epoch,
         partial=partial,
-        files=repo.tasks.map(upload, found.files, limit=_PARALLEL_TRANSFERS),
-        skipped=found.skipped,
+        files=[file for file in files if file is not None],
+        skipped=sorted(skipped),
     )
     repo.store.put(keys.output_manifest(job_id, epoch), manifest.encode())
     return manifest
@@ -191,8 +205,8 @@ def _write(path: Path, data: bytes) -> None:
     os.replace(partial, path)
 
 
-def _walk_folder(folder: Path) -> Iterator[tuple[Path, int]]:
-    for parent, folders, names in os.walk(folder, followlinks=False):
+def _walk_folder(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[Path, int]]:
+    for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=False):
         for name in [
             *names,
             *(name for name in folders if os.path.islink(os.path.join(parent, name))),
@@ -200,8 +214,12 @@ def _walk_folder(folder: Path) -> Iterator[tuple[Path, int]]:
             path = Path(parent, name)
             try:
                 yield path, path.lstat().st_mode
-            except FileNotFoundError:
-                continue
+            except OSError as error:
+                on_error(error)
+
+
+def _as_text(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
 
 
 def _is_text(name: str) -> bool:

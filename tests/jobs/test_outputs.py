@@ -1,0 +1,99 @@
+"""What a job leaves arrives whole, and what cannot be taken is named instead of in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from stado.jobs.outputs import find_manifest, local_files, publish
+from stado.storage.memory import MemoryStore
+from stado.storage.port import FileDigest
+from tests.jobs.world import World
+
+JOB = "a" * 16
+
+
+class WatchedStore(MemoryStore):
+    """Calls somebody with the path of each file just before it is uploaded."""
+
+    def __init__(self, world: World, before_upload: Callable[[Path], None]) -> None:
+        super().__init__(world.clock, world.tasks)
+        self._before_upload = before_upload
+
+    def upload(self, key: str, path: Path) -> FileDigest:
+        self._before_upload(path)
+        return super().upload(key, path)
+
+
+def write_files(folder: Path, *paths: str) -> Path:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return folder
+
+
+def make_deep_folder(folder: Path) -> None:
+    """One whose path is longer than the system takes in one piece."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(21):
+        os.mkdir("d" * 200, dir_fd=descriptor)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+
+
+# --- what cannot be taken -------------------------------------------------------------------
+
+
+def test_a_file_that_vanishes_before_its_upload_is_named_and_the_rest_is_delivered(
+    world: World, tmp_path: Path
+) -> None:
+    def vanish(path: Path) -> None:
+        if path.name == "gone":
+            path.unlink()
+
+    repo = world.repo_over(WatchedStore(world, vanish))
+    write_files(tmp_path, "a", "gone", "z")
+    publish(repo, job_id=JOB, epoch=1, folder=tmp_path, partial=False)
+    manifest = find_manifest(repo, JOB, 1)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == ["a", "z"]
+    assert manifest.skipped == ["gone: it cannot be read: No such file or directory"]
+
+
+def test_a_file_that_may_not_be_read_is_named_and_the_rest_is_delivered(
+    world: World, tmp_path: Path
+) -> None:
+    def deny(path: Path) -> None:
+        if path.name == "secret":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    repo = world.repo_over(WatchedStore(world, deny))
+    write_files(tmp_path, "a", "deep/secret")
+    (tmp_path / "link").symlink_to("a")
+    publish(repo, job_id=JOB, epoch=1, folder=tmp_path, partial=False)
+    manifest = find_manifest(repo, JOB, 1)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == ["a"]
+    assert manifest.skipped == [
+        "deep/secret: it cannot be read: Permission denied",
+        "link: not a regular file",
+    ]
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    write_files(tmp_path, "a")
+    make_deep_folder(tmp_path)
+    found = local_files(tmp_path)
+    assert found.files == ["a"]
+    (skipped,) = found.skipped
+    assert skipped.startswith("d" * 200 + "/")
+    assert skipped.endswith(": it cannot be read: File name too long")
+
+
+def test_a_folder_that_is_not_there_leaves_nothing(world: World, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert publish(world.repo, job_id=JOB, epoch=1, folder=nowhere, partial=False) is None
