@@ -188,8 +188,13 @@ class Processes(Protocol):
         a session of its own."""
         ...
 
-    def kill_group(self, leader: ProcessIdentity) -> None:
-        """SIGKILL to what is left of the process group that `leader` led."""
+    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
+        """What a forked process is left with of the commands that it started, besides a
+        command's own leader: also what left the leader's group or session."""
+        ...
+
+    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
+        """Nothing when the process is gone."""
         ...
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
-from stado.core.records import Capacity, JobReport
+from stado.core.records import Capacity, Holder, JobReport
 from stado.core.states import Reason, State
 from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
@@ -35,6 +35,8 @@ _STEP_SECONDS_MAX = 1.0
 _IDLE_SUPERVISORS_MAX = 32
 _IDLE_SECONDS_MAX = 60.0
 _DISPATCH_ROUNDS_MAX = 256
+_REST_SECONDS = 2.0
+"""After a supervisor died: what killed it may be the host's own, and kill the next one."""
 _HUNG_SECONDS_MIN = 120.0
 """A supervisor that waits for an unreachable store can be silent for a while."""
 
@@ -134,7 +136,7 @@ class Agent:
             if not self._draining:
                 self._dispatch()
             self._upkeep.turn_when_due()
-        except (StoreError, Unreadable) as error:
+        except (StoreError, Unreadable, OSError) as error:
             self._note_unwell(error)
         else:
             self._unwell = False
@@ -145,9 +147,10 @@ class Agent:
         return bool(self._inherited) or any(one.entry is not None for one in self._supervised)
 
     def _note_unwell(self, error: Exception) -> None:
-        """One line an outage. What runs goes on; what waits, waits."""
+        """One line an outage, of the store or of this host. What runs goes on; what waits,
+        waits."""
         if not self._unwell:
-            log.warning("event=store_trouble error=%r", str(error))
+            log.warning("event=trouble error=%r", str(error))
         self._unwell = True
         self._repo.clock.sleep(self._repo.entropy.uniform(0.5, 1.5))
 
@@ -186,7 +189,7 @@ class Agent:
                     one.entry.job_id,
                 )
                 self._look_after(one.peer.identity, one.entry.job_id, one.entry.epoch)
-                self._supply.hurry()
+                self._supply.rest(_REST_SECONDS)
 
     def _heed(self, one: _Supervised, event: object) -> None:
         if event == "missed":
@@ -218,7 +221,7 @@ class Agent:
         if found is None or found.state is not State.RUNNING or found.record.epoch != epoch:
             return
         holder = found.record.holder
-        if holder is None or holder.consumer != self._settings.consumer:
+        if holder is None or not self._is_ours(holder):
             return
         beat = self._repo.find_heartbeat(job_id)
         own = beat is not None and beat.value.epoch == epoch
@@ -232,6 +235,11 @@ class Agent:
         )
         give_verdict(self._repo, found.record, ending)
         settle(self._repo, job_id, epoch)
+
+    def _is_ours(self, holder: Holder) -> bool:
+        """By the host's name too: the same agent's name on two hosts is a mistake that must not
+        end a living job."""
+        return (holder.consumer, holder.host) == (self._settings.consumer, self._claimant.host)
 
     def _take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,
@@ -346,9 +354,18 @@ class Agent:
         for one in self._supervised:
             if one.entry is None:
                 self._signs.restart(str(one.pid))
-            elif self._signs.look(str(one.pid), self._folder.signs(one.pid), now) > limit:
+            elif self._silence(one.pid, now) > limit:
                 log.error("event=supervisor_hung pid=%d job=%s", one.pid, one.entry.job_id)
                 one.peer.kill()
+        for note in self._inherited:
+            pid = note.supervisor.pid
+            if self._silence(pid, now) > limit:
+                log.error("event=supervisor_hung pid=%d job=%s", pid, note.job_id)
+                self._processes.kill_session(note.supervisor)
+
+    def _silence(self, pid: int, now: float) -> float:
+        """Seconds without a sign of a supervisor, as far as we have watched it."""
+        return self._signs.look(str(pid), self._folder.signs(pid), now)
 
     def _say_farewell(self) -> None:
         self._draining = True

@@ -25,8 +25,8 @@ from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own
 from stado.jobs.repository import Repository
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.command_ending import CommandEnding
 from stado_agent.environment import command_environment
-from stado_agent.group_ending import end_leftovers, stop_group
 from stado_agent.log_shipping import LogShipper
 from stado_agent.pulse import Pulse
 from stado_agent.workspace import HostFolder, SupervisorNote
@@ -59,6 +59,10 @@ class _Fenced(Exception):
 
 class _Cancelled(Exception):
     """A cancel was asked for, and everything that the command started has been stopped."""
+
+
+class _GivenUp(Exception):
+    """A cancel came while the store did not take what the job left."""
 
 
 class _InputUnavailable(Exception):
@@ -134,7 +138,10 @@ class JobRun:
 
     def _restore_checkpoint(self) -> None:
         try:
-            self._insist(lambda: self._checkpoints.restore_newest(self._record.id))
+            self._insist(
+                lambda: self._checkpoints.restore_newest(self._record.id),
+                answers=(NotFound, Conflict),
+            )
         except (Conflict, NotFound, Refused, Unreadable) as error:
             raise _InputUnavailable(f"no checkpoint of it can be restored: {error}") from error
 
@@ -183,7 +190,7 @@ class JobRun:
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
         exit_code = self._attend(process)
-        end_leftovers(self._repo.clock, process, self._record.id)
+        self._ending_of(process).end_leftovers()
         self._process = None
         return exit_code
 
@@ -217,8 +224,11 @@ class JobRun:
     def _stop_process(self) -> None:
         if self._process is not None:
             grace = self._repo.deployment.cancel_grace_seconds
-            stop_group(self._repo.clock, self._process, self._record.id, grace_seconds=grace)
+            self._ending_of(self._process).stop(grace_seconds=grace)
             self._process = None
+
+    def _ending_of(self, process: JobProcess) -> CommandEnding:
+        return CommandEnding(self._repo.clock, self._host.processes, process, self._record.id)
 
     # --- log, checkpoints, files --------------------------------------------------------
 
@@ -232,22 +242,40 @@ class JobRun:
 
     def _publish(self, outcome: Ending) -> None:
         """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
-        a store that is away never costs a second execution."""
+        a store that is away never costs a second execution. Who cancels the job by now gives up
+        what cannot be delivered; the outcome stays."""
         partial = outcome.verdict is not Verdict.COMPLETED
         job_id, epoch = self._record.id, self._record.epoch
         self._pulse.phase = Phase.UPLOADING
-        self._insist(lambda: self._shipper.ship_rest(job_id, epoch))
+        self._deliver("log", lambda: self._shipper.ship_rest(job_id, epoch))
         if partial:
-            self._insist(lambda: self._checkpoints.save_rest(job_id, epoch))
-        self._insist(
+            self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch))
+        self._deliver(
+            "output",
             lambda: outputs.publish(
                 self._repo,
                 job_id=job_id,
                 epoch=epoch,
                 folder=self._workspace.output,
                 partial=partial,
-            )
+            ),
         )
+
+    def _deliver(self, what: str, step: Callable[[], object]) -> None:
+        """An outcome that is known is never lost over what this host cannot read, or over what
+        nobody waits for any more."""
+
+        def heed() -> None:
+            self._fence()
+            if self._pulse.cancel_asked:
+                raise _GivenUp
+
+        try:
+            self._persist(step, between=heed)
+        except (OSError, _GivenUp) as error:
+            log.error(
+                "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
+            )
 
     # --- the verdict --------------------------------------------------------------------
 
@@ -290,6 +318,8 @@ class JobRun:
         """Nothing, unless the epoch was sealed. Then it gets its verdict, ours if we are first:
         the outcome where the command has ended, else lost, and a living command is carried over
         into the next epoch if nobody else has that. Raises `_Fenced` when we are out of it."""
+        if self._pulse.failure is not None:
+            raise self._pulse.failure
         if not self._pulse.sealed or self._decided is not None:
             return
         self._pulse.stop()
@@ -354,18 +384,28 @@ class JobRun:
 
     # --- patience -----------------------------------------------------------------------
 
-    def _insist(self, step: Callable[[], Result]) -> Result:
-        """Repeats a step until the store takes it, or the epoch turns out to be sealed."""
-        return self._persist(step, between=self._fence)
+    def _insist(
+        self, step: Callable[[], Result], *, answers: tuple[type[StoreError], ...] = ()
+    ) -> Result:
+        """Repeats a step until the store takes it, or the epoch turns out to be sealed.
+
+        `answers` are errors that say something about what was asked, and are raised."""
+        return self._persist(step, between=self._fence, answers=answers)
 
     def _persist(
-        self, step: Callable[[], Result], *, between: Callable[[], None] | None = None
+        self,
+        step: Callable[[], Result],
+        *,
+        between: Callable[[], None] | None = None,
+        answers: tuple[type[StoreError], ...] = (),
     ) -> Result:
+        """Repeats a step for as long as it takes. Even a refusal can be mended meanwhile: keys
+        that were renewed, a bucket that was made again."""
         pause = 1.0
         while True:
             try:
                 return step()
-            except (NotFound, Conflict):
+            except answers:
                 raise
             except StoreError as error:
                 self._log_delay(error, pause)

@@ -102,7 +102,7 @@ def _run_agent(
             raise Refused(
                 "agent_running",
                 f"an agent named {agent_settings.consumer} runs on this host already: stop it, "
-                "or give this one another --consumer-id or --work-dir",
+                "or give this one another --consumer-id",
             )
         agent = Agent(
             repo,

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 class Pulse:
     """Beats for one epoch from `start` to `stop`. The supervisor sets `phase` and `started_at`
-    (before the command starts: a start must not go unseen) and reads `sealed` and
-    `cancel_asked`."""
+    (before the command starts: a start must not go unseen) and reads `sealed`, `cancel_asked` and
+    `failure`."""
 
     def __init__(self, repo: Repository, record: Record, on_beat: Callable[[], None]) -> None:
         self._repo = repo
@@ -36,6 +36,7 @@ class Pulse:
         self.phase = Phase.PREPARING
         self.started_at: datetime | None = None
         self.sealed = False
+        self.failure: Exception | None = None
         self.cancel_asked = False
 
     def start(self) -> None:
@@ -62,11 +63,15 @@ class Pulse:
         return self._repo.clock.monotonic() - self._accepted_sent_at < self._lease_seconds / 2
 
     def _run(self) -> None:
-        while not self._ended.wait(self._repo.deployment.beat_seconds):
-            self._beat()
-            if self.sealed:
-                return
-            self.check_in()
+        """An error that nobody foresaw must not leave a job that beats no more and runs on."""
+        try:
+            while not self._ended.wait(self._repo.deployment.beat_seconds):
+                self._beat()
+                if self.sealed:
+                    return
+                self.check_in()
+        except Exception as error:  # noqa: BLE001 - told to the supervisor, which ends by it
+            self.failure = error
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""

@@ -43,6 +43,11 @@ class Supply:
         if self._entries:
             self._next_poll_at = self._repo.clock.monotonic()
 
+    def rest(self, seconds: float) -> None:
+        """Something is wrong here: take nothing for a while."""
+        self._entries = []
+        self._next_poll_at = self._repo.clock.monotonic() + seconds
+
     def missed(self) -> None:
         """Another agent was faster: look elsewhere next time, not at the very next job, which
         all who lost will try."""

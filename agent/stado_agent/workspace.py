@@ -142,8 +142,12 @@ class HostFolder:
             return 0
 
     def notes(self) -> Iterator[SupervisorNote]:
+        """Of all supervisors that have a job; one may end while we look."""
         for path in sorted(self._notes.glob("*.json")):
-            note = decode_note(path.read_bytes())
+            try:
+                note = decode_note(path.read_bytes())
+            except FileNotFoundError:
+                continue
             if note is None:
                 path.unlink(missing_ok=True)
             else:

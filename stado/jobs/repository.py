@@ -6,6 +6,7 @@ One object a key; nothing here puts two writes in sequence. That is what the mov
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,9 +26,11 @@ from stado.core.records import (
     RunRecord,
 )
 from stado.core.states import State
-from stado.errors import Exists, NotFound, Unavailable
+from stado.errors import Exists, NotFound, Unavailable, Unreadable
 from stado.ports import Clock, Entropy, Tasks
 from stado.storage.port import LIST_LIMIT_MAX, Entry, Store, Version, walk
+
+log = logging.getLogger(__name__)
 
 Value = TypeVar("Value", bound=Document)
 
@@ -158,7 +161,18 @@ class Repository:
         return self.find(Asks, keys.asks(job_id, epoch))
 
     def find_heartbeat(self, job_id: str) -> Stored[Heartbeat] | None:
-        return self.find(Heartbeat, keys.heartbeat(job_id))
+        """One that cannot be read counts as one of an epoch before the first: the holder's next
+        beat replaces it, and so does a seal."""
+        key = keys.heartbeat(job_id)
+        try:
+            blob = self.store.get(key)
+        except NotFound:
+            return None
+        try:
+            return Stored(decode(Heartbeat, key, blob.data), blob.version)
+        except Unreadable as error:
+            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+            return Stored(Heartbeat(epoch=0, token="", by="", at=self.now()), blob.version)
 
     def find_run(self, run_id: str) -> Stored[RunRecord] | None:
         return self.find(RunRecord, keys.run(run_id))

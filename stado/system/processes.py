@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
 from stado.system.channel import SocketChannel, close_inherited, open_pair
+from stado.system.descendants import adopt_orphans, living_children
 from stado.system.identity import all_processes, find_process
 from stado.system.job_process import start_command
 from stado.system.signal_wakeup import SignalWakeup
@@ -90,7 +91,8 @@ class LiveProcesses:
         return self.identify(identity.pid) == identity
 
     def kill_session(self, leader: ProcessIdentity) -> None:
-        """As with a group, the kernel gives no pid away that still names a session."""
+        """Does nothing when the pid is another process's by now: then the session is gone, since
+        the kernel gives no pid away that still names one."""
         found = find_process(leader.pid)
         if found is not None and found.identity != leader:
             return
@@ -106,17 +108,13 @@ class LiveProcesses:
             if not living:
                 return
 
-    def kill_group(self, leader: ProcessIdentity) -> None:
-        """Does nothing when the pid is another process's by now: then the group is gone, since
-        the kernel gives no pid away that still names a group."""
-        found = find_process(leader.pid)
-        if found is not None and found.identity != leader:
-            return
-        try:
-            os.killpg(leader.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            # Gone, or of another account: then it was never a group of ours.
-            return
+    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
+        return living_children(besides=leader)
+
+    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
+        if self.alive(process):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal_number)
 
 
 class LivePeer:
@@ -222,6 +220,7 @@ def _run_child(
         # What was alive at the fork stays so: the collector would copy its pages for nothing.
         gc.freeze()
         os.setsid()
+        adopt_orphans()
         close_inherited()
         _wakeup.forget()
         _reset_signal_handlers(handled)

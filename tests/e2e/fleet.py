@@ -136,7 +136,12 @@ class Fleet:
         return found
 
     def stop(self) -> None:
-        """TERM to all, KILL to who does not heed it, and to whatever supervisors are left."""
+        """TERM to all, KILL to who does not heed it, and to whatever supervisors are left.
+
+        Fails when one had ended by itself."""
+        failed = {
+            process.args[-1]: process.poll() for process in self._processes if _failed(process)
+        }
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
@@ -155,6 +160,13 @@ class Fleet:
                         os.kill(pid, signal.SIGKILL)
         self.repo.store.close()
         shutil.rmtree(self.folder / "hosts", ignore_errors=True)
+        assert not failed, f"ended by themselves: {failed}"
+
+    def expect_failure(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code of one that is to end by itself."""
+        code = process.wait(30)
+        self._processes.remove(process)
+        return code
 
     # --- jobs ---------------------------------------------------------------------------
 
@@ -183,6 +195,10 @@ class Fleet:
 
         wait_for(ended, seconds=seconds, what=lambda: f"the jobs are {states}")
         return states
+
+
+def _failed(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() not in (None, 0, -signal.SIGKILL)
 
 
 def _session(leader: int) -> set[int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stado.core.spec import Spec
 from stado.core.states import Reason, State
 from stado.jobs.changes import cancel, pause_queue, resume_queue
+from stado.jobs.outputs import download
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet, wait_for
 
@@ -29,6 +31,15 @@ def _gone(pid_file: Path) -> bool:
     return status.rpartition(")")[2].split()[0] == "Z"
 
 
+def _running(marker: str) -> bool:
+    """Whether any process that lives has this among its arguments, a job's shell apart."""
+    for process in psutil.process_iter(["cmdline", "status"]):
+        arguments = process.info["cmdline"] or []
+        if marker in arguments and process.info["status"] != psutil.STATUS_ZOMBIE:
+            return True
+    return False
+
+
 def test_what_a_command_leaves_running_in_its_group_is_ended_and_logged(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
@@ -42,6 +53,65 @@ def test_what_a_command_leaves_running_in_its_group_is_ended_and_logged(
     assert _gone(child)
     line = f"{job_id}: ended the processes its job left running in process group "
     assert fleet.log("one").count(line) == 1
+
+
+@pytest.mark.parametrize(
+    "escape",
+    ["setsid sleep 300", "timeout 300 sleep 300", "sh -c 'setsid sleep 300 & :'"],
+    ids=["session", "group", "double fork"],
+)
+def test_what_left_the_group_is_ended_too(
+    make_fleet: MakeFleet, tmp_path: Path, escape: str
+) -> None:
+    """R203."""
+    fleet = make_fleet()
+    fleet.agent("one")
+    marker = f"300.{abs(hash(str(tmp_path))) % 10**8}"
+    submission = fleet.submit(f"{escape.replace('sleep 300', f'sleep {marker}')} & sleep 0.3")
+    (job_id,) = submission.job_ids
+    assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
+    assert not _running(marker)
+
+
+def test_a_cancel_reaches_what_left_the_group(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    """R205: before the job is said to be cancelled."""
+    fleet = make_fleet(lease_seconds=4)
+    fleet.agent("one")
+    marker = f"300.{abs(hash(str(tmp_path))) % 10**8}"
+    submission = fleet.submit(f"timeout 300 sleep {marker}; setsid sleep {marker}")
+    (job_id,) = submission.job_ids
+    wait_for(lambda: _running(marker))
+    cancel(fleet.repo, job_id, by="tests")
+    assert fleet.wait_at_rest(submission, seconds=50) == {job_id: State.CANCELLED}
+    assert not _running(marker)
+
+
+def test_an_output_that_cannot_be_read_costs_itself_and_nothing_else(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
+    """The job is not run again for it, and the rest is delivered."""
+    fleet = make_fleet()
+    fleet.agent("one")
+    trace = tmp_path / "trace"
+    submission = fleet.submit(
+        f"echo ran >> {trace}; cd $STADO_OUTPUT_DIR; echo good > good; "
+        "mkfifo pipe; ln -s nowhere link"
+    )
+    (job_id,) = submission.job_ids
+    assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
+    assert trace.read_text() == "ran\n"
+    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results")
+    assert [file.path for file in manifest.files] == ["good"]
+    assert manifest.skipped == ["link: not a regular file", "pipe: not a regular file"]
+
+
+def test_an_agent_goes_on_while_jobs_end_under_its_broadcasts(make_fleet: MakeFleet) -> None:
+    """Broadcasts and ends of jobs meet all the time here."""
+    fleet = make_fleet(lease_seconds=1)
+    agent = fleet.agent("one", "--cpu", "4", "--poll-seconds", "0.1")
+    submission = fleet.submit(*["true"] * 150, spec=Spec(command="", memory_gb=0.01))
+    assert set(fleet.wait_at_rest(submission).values()) == {State.COMPLETED}
+    assert agent.poll() is None
 
 
 def test_a_command_that_leaves_nothing_gets_no_such_line(make_fleet: MakeFleet) -> None:
@@ -196,5 +266,5 @@ def test_two_agents_of_one_name_on_one_host_are_refused(make_fleet: MakeFleet) -
     fleet.agent("one")
     wait_for(lambda: "event=agent_started" in fleet.log("one"))
     second = fleet.agent("one")
-    assert second.wait(20) != 0
+    assert fleet.expect_failure(second) != 0
     assert "an agent named one runs on this host already" in fleet.log("one")

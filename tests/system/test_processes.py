@@ -68,8 +68,8 @@ def shell(processes: LiveProcesses, folder: Path, script: str) -> JobProcess:
     return processes.start(command(folder, "sh", "-c", script))
 
 
-def end_of_group(processes: LiveProcesses, job: JobProcess) -> int:
-    processes.kill_group(job.identity)
+def end_of_group(job: JobProcess) -> int:
+    job.signal_group(signal.SIGKILL)
     code = job.wait(WAIT_SECONDS)
     assert code is not None
     assert eventually(lambda: not job.group_alive())
@@ -350,14 +350,14 @@ def test_a_wait_without_pidfd_still_ends(
     assert job.wait(WAIT_SECONDS) == 4
     job = shell(processes, tmp_path, "exec sleep 60")
     assert job.wait(0.01) is None
-    assert end_of_group(processes, job) == -signal.SIGKILL
+    assert end_of_group(job) == -signal.SIGKILL
 
 
 def test_a_wait_gives_none_while_the_command_runs(processes: LiveProcesses, tmp_path: Path) -> None:
     job = shell(processes, tmp_path, "exec sleep 60")
     assert job.wait(0.01) is None
     assert job.group_alive()
-    assert end_of_group(processes, job) == -signal.SIGKILL
+    assert end_of_group(job) == -signal.SIGKILL
 
 
 def test_a_signal_reaches_the_whole_group(processes: LiveProcesses, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_a_group_outlives_its_leader_and_can_be_killed_then(
     assert job.wait(WAIT_SECONDS) == 0
     assert job.group_alive()
     assert job.signal_group(0)
-    processes.kill_group(job.identity)
+    job.signal_group(signal.SIGKILL)
     assert eventually(lambda: not job.group_alive())
 
 
@@ -404,17 +404,83 @@ def test_zombies_do_not_keep_a_group_alive(processes: LiveProcesses, tmp_path: P
     os.kill(int(keeper.read_text()), signal.SIGKILL)
 
 
-def test_kill_group_spares_the_group_of_a_pid_that_was_given_away(
+def test_a_session_of_a_pid_that_was_given_away_is_spared(
     processes: LiveProcesses, tmp_path: Path
 ) -> None:
     job = shell(processes, tmp_path, "exec sleep 60")
     earlier = ProcessIdentity(job.identity.pid, job.identity.started - 1)
-    processes.kill_group(earlier)
+    processes.kill_session(earlier)
     assert not processes.alive(earlier)
     assert processes.alive(job.identity)
     assert job.wait(0.01) is None
-    assert end_of_group(processes, job) == -signal.SIGKILL
-    processes.kill_group(job.identity)
+    assert end_of_group(job) == -signal.SIGKILL
+
+
+def test_a_dead_peer_leaves_nothing_of_its_session(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    def main(channel: Channel) -> None:
+        own = LiveProcesses()
+        job = shell(own, tmp_path, "sleep 60 & exec sleep 60")
+        channel.send({"leader": job.identity.pid})
+        channel.receive(None)
+
+    peer = processes.fork(main)
+    told = peer.channel.receive(WAIT_SECONDS)
+    assert told is not None
+    peer.kill()
+    assert eventually(lambda: peer.poll() is not None)
+    assert processes.identify(told["leader"]) is not None
+    processes.kill_session(peer.identity)
+    assert eventually(lambda: processes.identify(told["leader"]) is None)
+    peer.channel.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setsid sleep 60 & exit 0",
+        "timeout 60 sleep 60 & exit 0",
+        "(setsid sh -c 'sleep 60 & exit 0' &) ; sleep 0.2; exit 0",
+        "sleep 60 & exit 0",
+    ],
+    ids=["session", "group", "double fork", "plain"],
+)
+def test_whatever_a_command_left_is_found_and_can_be_ended(
+    processes: LiveProcesses, tmp_path: Path, script: str
+) -> None:
+    """R203: also what left its group or session, or was forked twice."""
+
+    def main(channel: Channel) -> None:
+        own = LiveProcesses()
+        job = shell(own, tmp_path, script)
+        assert job.wait(WAIT_SECONDS) == 0
+        assert eventually(lambda: own.leftovers(job.identity))
+        rounds = 0
+        while left := own.leftovers(job.identity):
+            for process in left:
+                own.signal(process, signal.SIGKILL)
+            rounds += 1
+            assert rounds < 1000
+        channel.send({"left": [process.pid for process in own.leftovers(job.identity)]})
+
+    peer = processes.fork(main)
+    assert peer.channel.receive(WAIT_SECONDS) == {"left": []}
+    peer.channel.close()
+
+
+def test_a_command_that_left_nothing_has_no_leftovers(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    def main(channel: Channel) -> None:
+        own = LiveProcesses()
+        job = shell(own, tmp_path, "true")
+        assert job.wait(WAIT_SECONDS) == 0
+        channel.send({"left": len(own.leftovers(job.identity))})
+
+    peer = processes.fork(main)
+    assert peer.channel.receive(WAIT_SECONDS) == {"left": 0}
+    peer.channel.close()
 
 
 def test_an_ignored_sigchld_does_not_lose_an_exit_code(
@@ -454,7 +520,7 @@ def test_identities_without_proc_tell_processes_apart_too(
     assert job.wait(WAIT_SECONDS) == 0
     assert not processes.alive(job.identity)
     assert job.group_alive()
-    processes.kill_group(job.identity)
+    job.signal_group(signal.SIGKILL)
     assert eventually(lambda: not job.group_alive())
 
 
@@ -465,7 +531,7 @@ def test_the_name_of_a_command_cannot_mislead_the_reader_of_proc(
     program.symlink_to("/bin/sleep")
     job = processes.start(command(tmp_path, str(program), "60"))
     assert processes.identify(job.identity.pid) == job.identity
-    end_of_group(processes, job)
+    end_of_group(job)
 
 
 def test_a_socket_pair_is_no_inheritance_of_a_command(
