@@ -34,7 +34,7 @@ from stado.storage.file_locks import FOLDER as LOCKS_FOLDER
 from stado.storage.file_locks import FileLocks
 from stado.storage.file_sync import sync_path, sync_paths
 from stado.storage.file_version import modified_at, read_file, state_of, version_of_new
-from stado.storage.keys import check_key, check_prefix
+from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import chunks_of, pour, pour_into_file
 
@@ -214,7 +214,7 @@ class FileStore:
                 return [
                     folder + item.name
                     for item in found
-                    if not item.name.startswith(".") and item.is_file(follow_symlinks=False)
+                    if is_listed(folder + item.name, folder) and item.is_file(follow_symlinks=False)
                 ]
         except (FileNotFoundError, NotADirectoryError):
             self._check_root()

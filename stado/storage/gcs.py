@@ -22,7 +22,7 @@ from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
-from stado.storage.keys import check_key, check_prefix
+from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
 
@@ -124,7 +124,9 @@ class GcsStore:
         while len(entries) < limit:
             page = self._list_page(prefix, question)
             found = [self._entry(item) for item in page.get("items", [])]
-            entries.extend(entry for entry in found if entry.key > start_after)
+            entries.extend(
+                entry for entry in found if entry.key > start_after and is_listed(entry.key, prefix)
+            )
             if "nextPageToken" not in page:
                 break
             question["pageToken"] = page["nextPageToken"]
@@ -132,7 +134,7 @@ class GcsStore:
 
     def now(self) -> datetime:
         if self._clock_read is None:
-            self.list("", limit=1)
+            self._list_page("", {"prefix": self._prefix, "maxResults": "1"})
         if self._clock_read is None:
             raise Misconfigured(self.address, "its answers carry no Date header")
         at, monotonic = self._clock_read

@@ -39,6 +39,18 @@ def check_prefix(prefix: str, limit: int, limit_max: int) -> None:
         raise Misconfigured(prefix, f"a page has {LIST_LIMIT_MIN} to {limit_max} keys, not {limit}")
 
 
+def is_listed(key: str, prefix: str) -> bool:
+    """Whether `key`, which a raw listing of `prefix` gave, is an object of that folder by this
+    rule. Others can put anything into a bucket (copies, markers of folders, whole folders); it
+    was not put there through this port, and a listing passes over it."""
+    name = key[prefix.rfind("/") + 1 :]
+    return (
+        len(key) <= KEY_BYTES_MAX
+        and len(name) <= COMPONENT_BYTES_MAX
+        and _COMPONENT.fullmatch(name) is not None
+    )
+
+
 def _check_component(key: str, component: str) -> None:
     if len(component) > COMPONENT_BYTES_MAX:
         raise Misconfigured(key[:80], f"a part of a key has at most {COMPONENT_BYTES_MAX} bytes")

@@ -98,7 +98,8 @@ class Store(Protocol):
         byte order; fewer than `limit` (1 to 1000) only at the end.
 
         One folder at a time: `prefix` is a folder (`queue/`) or a folder and the beginning of
-        names in it (`queue/abc`), and that folder holds objects only, no folders."""
+        names in it (`queue/abc`), and that folder holds objects only, no folders. What others
+        put there under names that this port refuses is passed over."""
         ...
 
     def now(self) -> datetime:

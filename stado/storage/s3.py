@@ -17,7 +17,7 @@ from boto3.s3.transfer import TransferConfig
 
 from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
-from stado.storage.keys import check_key, check_prefix
+from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import S3Clients
 from stado.storage.s3_errors import store_errors
@@ -114,15 +114,17 @@ class S3Store:
         """Pages may come short before the end, so it asks until the end is said."""
         check_prefix(prefix, limit, LIST_LIMIT_MAX)
         entries: list[Entry] = []
-        after = start_after
+        after, page_size = start_after, limit
         while len(entries) < limit:
-            answer = self._list_page(prefix, after, limit - len(entries))
+            answer = self._list_page(prefix, after, page_size)
             page = [self._entry(item) for item in answer.get("Contents", [])]
-            entries.extend(entry for entry in page if entry.key > start_after)
+            entries.extend(
+                entry for entry in page if entry.key > start_after and is_listed(entry.key, prefix)
+            )
             if not page or not answer.get("IsTruncated", False):
                 break
-            after = page[-1].key
-        return entries
+            after, page_size = page[-1].key, LIST_LIMIT_MAX
+        return entries[:limit]
 
     def now(self) -> datetime:
         if self._clock_read is None:
