@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Manifest, OutputFile
-from stado.errors import Conflict, Refused, Unreadable
+from stado.errors import Conflict, Refused, StoreError, Unreadable
 from stado.jobs.logs import LogReader
 from stado.jobs.repository import Repository
 
@@ -54,37 +54,72 @@ def local_files(folder: Path) -> LocalFiles:
     return LocalFiles(sorted(files), sorted(skipped))
 
 
+class OutputPublisher:
+    """One epoch's output, published in as many calls as the store makes necessary: what a call
+    has uploaded, the next one does not upload again unless the file has changed since."""
+
+    def __init__(self, repo: Repository, *, job_id: str, epoch: int, folder: Path) -> None:
+        self._repo = repo
+        self._job_id = job_id
+        self._epoch = epoch
+        self._folder = folder
+        self._uploaded: dict[tuple[str, int, int], OutputFile] = {}
+        """By path, size and mtime in ns."""
+        self._store_failed = False
+
+    def publish(self, *, partial: bool) -> Manifest | None:
+        """Uploads what the folder holds, then commits it by the manifest; None when it is empty.
+
+        A file that cannot be read is left out and named: it is the user's, and the rest is
+        wanted. An error of the store is raised, and the call may be repeated. A crash between
+        leaves files without a manifest: nobody sees them."""
+        found = local_files(self._folder)
+        if not found.files and not found.skipped:
+            return None
+        self._store_failed = False
+        taken = self._repo.tasks.map(self._take, found.files, limit=_PARALLEL_TRANSFERS)
+        manifest = Manifest(
+            job_id=self._job_id,
+            epoch=self._epoch,
+            partial=partial,
+            files=[file for file in taken if isinstance(file, OutputFile)],
+            skipped=sorted([*found.skipped, *(why for why in taken if isinstance(why, str))]),
+        )
+        key = keys.output_manifest(self._job_id, self._epoch)
+        self._repo.store.put(key, manifest.encode())
+        return manifest
+
+    def _take(self, path: str) -> OutputFile | str:
+        """The uploaded file, or why it is left out. Once the store has failed, which ends the
+        call, nothing more is begun: each upload would wait for it as long."""
+        if self._store_failed:
+            return f"{path}: not begun"
+        try:
+            return self._upload(path)
+        except OSError as error:
+            return f"{path}: it cannot be read: {error.strerror or error}"
+        except StoreError:
+            self._store_failed = True
+            raise
+
+    def _upload(self, path: str) -> OutputFile:
+        status = (self._folder / path).stat()
+        state = (path, status.st_size, status.st_mtime_ns)
+        if state not in self._uploaded:
+            key = keys.output_file(self._job_id, self._epoch, path)
+            digest = self._repo.store.upload(key, self._folder / path)
+            self._uploaded[state] = OutputFile(
+                path=path, key=key, size=digest.size, sha256=digest.sha256
+            )
+        return self._uploaded[state]
+
+
 def publish(
     repo: Repository, *, job_id: str, epoch: int, folder: Path, partial: bool
 ) -> Manifest | None:
-    """Uploads what a folder holds, then commits it by the manifest; None when it is empty.
-
-    A file that cannot be read is left out and named: it is the user's, and the rest is wanted.
-    A crash between leaves files without a manifest: nobody sees them."""
-    found = local_files(folder)
-    if not found.files and not found.skipped:
-        return None
-    skipped = list(found.skipped)
-
-    def upload(path: str) -> OutputFile | None:
-        key = keys.output_file(job_id, epoch, path)
-        try:
-            digest = repo.store.upload(key, folder / path)
-        except OSError as error:
-            skipped.append(f"{path}: it cannot be read: {error.strerror or error}")
-            return None
-        return OutputFile(path=path, key=key, size=digest.size, sha256=digest.sha256)
-
-    files = repo.tasks.map(upload, found.files, limit=_PARALLEL_TRANSFERS)
-    manifest = Manifest(
-        job_id=job_id,
-        epoch=epoch,
-        partial=partial,
-        files=[file for file in files if file is not None],
-        skipped=sorted(skipped),
-    )
-    repo.store.put(keys.output_manifest(job_id, epoch), manifest.encode())
-    return manifest
+    """In one call, for whom a failure is the end of it."""
+    publisher = OutputPublisher(repo, job_id=job_id, epoch=epoch, folder=folder)
+    return publisher.publish(partial=partial)
 
 
 def find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:

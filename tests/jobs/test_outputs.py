@@ -7,9 +7,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from stado.jobs.outputs import find_manifest, local_files, publish
+import pytest
+
+from stado.errors import Unavailable
+from stado.jobs.outputs import OutputPublisher, find_manifest, local_files, publish
+from stado.jobs.repository import Repository
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.memory import MemoryStore
+from stado.storage.observe import Operation
 from stado.storage.port import FileDigest
+from stado.system.tasks import LiveTasks
 from tests.jobs.world import World
 
 JOB = "a" * 16
@@ -97,3 +104,63 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_leaves_nothing(world: World, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     assert publish(world.repo, job_id=JOB, epoch=1, folder=nowhere, partial=False) is None
+
+
+# --- a store that fails on the way ----------------------------------------------------------
+
+
+def test_a_repeated_publish_uploads_only_what_is_missing(world: World, tmp_path: Path) -> None:
+    uploaded: list[str] = []
+    store = WatchedStore(world, lambda path: uploaded.append(path.name))
+    away = Fault(FaultKind.UNAVAILABLE, Operation.UPLOAD, skip=2)
+    no_manifest = Fault(FaultKind.UNAVAILABLE, Operation.PUT)
+    faults = ScriptedFaults(away, no_manifest)
+    repo = world.repo_over(FaultyStore(store, world.clock, faults))
+    write_files(tmp_path, "a", "b", "c", "d")
+    publisher = OutputPublisher(repo, job_id=JOB, epoch=1, folder=tmp_path)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            publisher.publish(partial=True)
+        assert find_manifest(repo, JOB, 1) is None
+    manifest = publisher.publish(partial=True)
+    assert manifest == find_manifest(repo, JOB, 1)
+    assert manifest is not None
+    assert manifest.partial
+    assert [file.path for file in manifest.files] == ["a", "b", "c", "d"]
+    assert uploaded == ["a", "b", "c", "d"]
+
+
+def test_a_file_that_changed_since_its_upload_is_uploaded_again(
+    world: World, tmp_path: Path
+) -> None:
+    no_manifest = ScriptedFaults(Fault(FaultKind.UNAVAILABLE, Operation.PUT))
+    repo = world.repo_over(FaultyStore(world.store, world.clock, no_manifest))
+    write_files(tmp_path, "a", "b")
+    publisher = OutputPublisher(repo, job_id=JOB, epoch=1, folder=tmp_path)
+    with pytest.raises(Unavailable):
+        publisher.publish(partial=False)
+    (tmp_path / "a").write_text("longer")
+    (tmp_path / "b").unlink()
+    manifest = publisher.publish(partial=False)
+    assert manifest is not None
+    assert [(file.path, file.size) for file in manifest.files] == [("a", 6)]
+
+
+def test_no_upload_begins_once_the_store_has_failed(world: World, tmp_path: Path) -> None:
+    """Each would take all the time that a store is given to come back."""
+    asked: list[str] = []
+
+    def fail(path: Path) -> None:
+        asked.append(path.name)
+        raise Unavailable(path.name)
+
+    store = WatchedStore(world, fail)
+    repo = Repository(
+        store, world.deployment, clock=world.clock, entropy=world.entropy, tasks=LiveTasks()
+    )
+    write_files(tmp_path, *(f"{number:03d}" for number in range(50)))
+    publisher = OutputPublisher(repo, job_id=JOB, epoch=1, folder=tmp_path)
+    for call in (1, 2):
+        with pytest.raises(Unavailable):
+            publisher.publish(partial=False)
+        assert call <= len(asked) <= 4 * call
