@@ -24,6 +24,9 @@ _PREFIXES = {state: f"{state.value}/" for state in State} | {State.QUEUED: "queu
 _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194}")
 """Leaves room for `.json` in the 200 bytes of a component."""
 
+_KEY_BYTES_MAX = 800
+"""What every store takes (`stado.storage.keys`)."""
+
 
 def component(text: str) -> str:
     """`text` where it is a plain key component, else a short hash of it."""
@@ -119,9 +122,11 @@ def output_manifest(job_id: str, epoch: int) -> str:
 
 
 def output_file(job_id: str, epoch: int, path: str) -> str:
-    """The key of an output file; `path` is relative, with forward slashes."""
-    parts = "/".join(component(part) for part in path.split("/"))
-    return f"status/{job_id}/output/{epoch}/files/{parts}"
+    """The key of an output file; `path` is relative, with forward slashes. Where the key would
+    be too long, the whole path is one component."""
+    folder = f"status/{job_id}/output/{epoch}/files/"
+    key = folder + "/".join(component(part) for part in path.split("/"))
+    return key if len(key) <= _KEY_BYTES_MAX else folder + component(path)
 
 
 def checkpoints_folder(job_id: str) -> str:

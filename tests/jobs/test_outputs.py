@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from stado.core import keys
 from stado.errors import Unavailable
 from stado.jobs.outputs import OutputPublisher, find_manifest, local_files, publish
 from stado.jobs.repository import Repository
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
+from stado.storage.keys import KEY_BYTES_MAX, check_key
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
 from stado.storage.port import FileDigest
@@ -164,3 +168,43 @@ def test_no_upload_begins_once_the_store_has_failed(world: World, tmp_path: Path
         with pytest.raises(Unavailable):
             publisher.publish(partial=False)
         assert call <= len(asked) <= 4 * call
+
+
+# --- keys -----------------------------------------------------------------------------------
+
+PATHS = st.lists(
+    st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
+    | st.from_regex(r"[a-z~.]{1,195}", fullmatch=True)
+    | st.sampled_from(["deeper" * 30, "~" + "0" * 24]),
+    min_size=1,
+    max_size=40,
+).map("/".join)
+LONGEST_JOB_ID = "a" * 16 + "-99999"
+
+
+def output_key(path: str) -> str:
+    return keys.output_file(LONGEST_JOB_ID, 999_999, path)
+
+
+@given(PATHS, PATHS)
+def test_any_path_has_a_key_of_its_own_that_every_store_takes(one: str, other: str) -> None:
+    for path in (one, other):
+        check_key(output_key(path))
+    assert (output_key(one) == output_key(other)) == (one == other)
+
+
+def test_a_path_is_hashed_only_where_its_key_would_be_too_long() -> None:
+    room = KEY_BYTES_MAX - len(output_key("")) + len(keys.component(""))
+    fits = "/".join(["d" * 99] * 7).ljust(room, "e")
+    assert output_key(fits).endswith(fits)
+    too_long = output_key(fits + "e")
+    assert len(too_long.rpartition("/files/")[2]) == 25
+
+
+def test_a_deep_file_is_delivered_under_its_own_path(world: World, tmp_path: Path) -> None:
+    path = "/".join(["d" * 150] * 8)
+    write_files(tmp_path, path)
+    manifest = publish(world.repo, job_id=JOB, epoch=1, folder=tmp_path, partial=False)
+    assert manifest is not None
+    assert [file.path for file in manifest.files] == [path]
+    assert world.store.get(manifest.files[0].key).data == path.encode()
