@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from stado.core import keys
 from stado.core.documents import AnyDocument, Document, decode
-from stado.core.ids import milliseconds
+from stado.core.ids import is_job_id, milliseconds
 from stado.core.order import entry_key
 from stado.core.records import (
     Asks,
@@ -132,8 +132,14 @@ class Repository:
         """A page of a prefix, newest submission first."""
         return self.store.list(keys.prefix(state), start_after=start_after, limit=limit)
 
-    def walk_records(self, state: State) -> Iterator[Entry]:
-        return walk(self.store, keys.prefix(state))
+    def walk_records(
+        self, state: State, *, beginning: str = "", page_size: int = LIST_LIMIT_MAX
+    ) -> Iterator[Entry]:
+        """The records of a prefix whose job id starts with `beginning`, newest submission first.
+        What is under a name that no job has is passed over."""
+        for entry in walk(self.store, keys.prefix(state) + beginning, page_size=page_size):
+            if is_job_id(keys.job_of_record(entry.key)):
+                yield entry
 
     # --- cells --------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ Nothing here decides anything. An object that cannot be read costs its own row, 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from stado.core.states import State, projection_rank
 from stado.errors import Ambiguous, NotFound, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
-from stado.storage.port import LIST_LIMIT_MAX, walk
+from stado.storage.port import LIST_LIMIT_MAX
 
 SEARCH_PAGES_MAX = 20
 """Listing pages of each prefix that a search by substring looks through."""
@@ -84,7 +85,7 @@ def states_of(repo: Repository, base_id: str) -> dict[str, State]:
 
     A job that moves between two listings may be missing: look again."""
     names, _ = _list_all(
-        repo, lambda state: _Page([e.key for e in walk(repo.store, keys.prefix(state) + base_id)])
+        repo, lambda state: _Page([e.key for e in repo.walk_records(state, beginning=base_id)])
     )
     return {job_id: _shown(states) for job_id, states in names.states.items()}
 
@@ -110,14 +111,15 @@ def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_
 
 
 def _head_of(repo: Repository, state: State, start: str, limit: int) -> _Page:
-    page = repo.store.list(keys.prefix(state) + start, limit=min(limit, LIST_LIMIT_MAX))
-    return _Page([entry.key for entry in page])
+    page_size = min(limit, LIST_LIMIT_MAX)
+    entries = repo.walk_records(state, beginning=start, page_size=page_size)
+    return _Page([entry.key for entry in itertools.islice(entries, page_size)])
 
 
 def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:
     """The first keys whose job id contains the pattern."""
     found: list[str] = []
-    for seen, entry in enumerate(walk(repo.store, keys.prefix(state))):
+    for seen, entry in enumerate(repo.walk_records(state)):
         if seen >= SEARCH_PAGES_MAX * LIST_LIMIT_MAX:
             return _Page(found, cut=True)
         if pattern in keys.job_of_record(entry.key):

@@ -172,6 +172,21 @@ def test_a_store_that_is_none_is_the_finding(stado: Program, environment: dict[s
     assert "there is no store at" in result.stdout
 
 
+def test_stray_names_stop_neither_lists_nor_the_check_up_which_names_what_it_sees(
+    stado: Program, world: World
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    record = (world.path / keys.record(State.QUEUED, job_id)).read_bytes()
+    (world.path / keys.CAPACITY).mkdir()
+    for stray in ("queue/a copy.json", "runs/a copy.json", "capacity/host (copy).json"):
+        (world.path / stray).write_bytes(record)
+    (world.path / f"queue/{job_id}.old.json").write_bytes(record)
+    assert [job["job_id"] for job in stado.json("status")["jobs"]] == [job_id]
+    assert findings(stado)["records"] == [
+        f"queue/{job_id}.old.json is unreadable: its name is no job's: remove it"
+    ]
+
+
 # Pausing its queue
 
 

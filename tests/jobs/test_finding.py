@@ -208,3 +208,17 @@ def test_a_job_with_an_unreadable_record_at_rest_keeps_its_row(world: World) -> 
     world.store.put(keys.record(State.COMPLETED, job), b"{")
     (row,) = newest(world.repo, limit=5).rows
     assert (row.state, row.record) == (State.COMPLETED, None)
+
+
+def test_names_that_no_job_has_are_passed_over(world: World) -> None:
+    """Below each prefix, and before all jobs in their order."""
+    base = world.submit("true", "false")
+    for state in State:
+        for name in ("A-note", "nonsense", f"{base}-1.old"):
+            world.store.put(f"{keys.prefix(state)}{name}.json", b"{}")
+    jobs = [f"{base}-1", f"{base}-2"]
+    assert [row.job_id for row in newest(world.repo, limit=1).rows] == jobs[:1]
+    assert [row.job_id for row in matching(world.repo, base, limit=5).rows] == jobs
+    assert [row.job_id for row in matching(world.repo, "ons", limit=5).rows] == []
+    assert sorted(states_of(world.repo, base)) == jobs
+    assert near_matches(world.repo, "nonsense") == []

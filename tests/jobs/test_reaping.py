@@ -586,3 +586,12 @@ def test_a_cancelled_job_that_may_not_be_lost_is_cancelled_and_not_failed(world:
     world.lose(reaper(world))
     assert world.states(job) == {State.CANCELLED}
     assert world.record(State.CANCELLED, job).epoch == 1
+
+
+def test_a_record_under_a_name_that_no_job_has_is_not_looked_at(world: World) -> None:
+    world.submit()
+    claimed = world.start()
+    world.store.put("running/nonsense.json", b"{}")
+    world.store.put(f"running/{claimed.record.id}.old.json", claimed.record.encode())
+    report = reaper(world).turn()
+    assert (report.reaped, report.settled, report.deferred) == ([], [], {})

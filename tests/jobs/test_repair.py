@@ -307,3 +307,13 @@ def test_a_job_of_which_there_is_no_trace_is_queued_for_the_first_time_again(wor
     assert sweep.turn() == [record.run_id]
     assert world.record(State.QUEUED, job) == record
     assert sweep.turn() == []
+
+
+def test_a_record_under_a_name_that_no_job_has_is_left_alone(world: World) -> None:
+    """A copy of a queue record, made by hand, is no second job."""
+    job = world.submit()
+    record = world.record(State.QUEUED, job)
+    world.store.put(f"queue/{job}.old.json", record.encode())
+    world.end(world.start())
+    assert not Repair(world.repo).turn().changed
+    assert world.names(keys.READY) == []
