@@ -6,8 +6,10 @@ A download is checked against the manifest's sizes and digests before it gets it
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +21,10 @@ from stado.jobs.logs import LogReader
 from stado.jobs.repository import Repository
 
 _PARALLEL_TRANSFERS = 4
+_NAME_BYTES_MAX = 255
+_PATH_BYTES_MAX = 4095
+"""What Linux takes (NAME_MAX; PATH_MAX without its last zero)."""
+
 MANIFEST_NAME = "manifest.json"
 LOG_NAME = "log.txt"
 
@@ -141,20 +147,26 @@ def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Mani
 
     The folder is made; one that holds anything but an earlier download of this job is refused,
     and nothing is changed. Each file gets its name only when its digest is right. Raises
-    `Refused`, `Conflict` (a file is not what the manifest says)."""
+    `Refused`, `Conflict` (a file is not what the manifest says). A crash leaves a folder
+    `.stado-<token>` in there, which anybody may remove."""
     manifest = newest_manifest(repo, job_id, up_to_epoch=epoch)
     if manifest is None:
         manifest = Manifest(job_id=job_id, epoch=epoch, partial=False, files=[])
     check_folder(folder, job_id)
     targets = {file.path: safe_target(folder, file.path) for file in manifest.files}
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / _own_name(MANIFEST_NAME, manifest), manifest.encode())
+    with _temporary_folder(repo, folder) as temporary:
+        own = temporary / "own"
+        own.write_bytes(manifest.encode())
+        os.replace(own, folder / _own_name(MANIFEST_NAME, manifest))
 
-    def fetch(file: OutputFile) -> None:
-        _fetch(repo, file, targets[file.path])
+        def fetch(numbered: tuple[int, OutputFile]) -> None:
+            number, file = numbered
+            _fetch(repo, file, temporary / str(number), targets[file.path])
 
-    repo.tasks.map(fetch, manifest.files, limit=_PARALLEL_TRANSFERS)
-    _download_log(repo, job_id, epoch, folder / _own_name(LOG_NAME, manifest))
+        repo.tasks.map(fetch, enumerate(manifest.files), limit=_PARALLEL_TRANSFERS)
+        _fetch_log(repo, job_id, epoch, own)
+        os.replace(own, folder / _own_name(LOG_NAME, manifest))
     return manifest
 
 
@@ -192,12 +204,13 @@ def _own_name(name: str, manifest: Manifest) -> str:
 
 def safe_target(folder: Path, path: str) -> Path:
     """Where a manifest's path goes. Manifests come from the bucket: a path that leaves the
-    folder is refused."""
+    folder is refused, and so is one that only another system could hold. Raises `Refused`."""
     pure = PurePosixPath(path)
     parts = pure.parts
     if not parts or pure.is_absolute() or ".." in parts or "\0" in path:
         raise Refused("manifest_path_unsafe", f"the manifest names {path!r}: refused")
     target = folder.joinpath(*parts)
+    _check_length(target, path)
     for parent in [target, *target.parents]:
         if parent == folder:
             break
@@ -208,36 +221,43 @@ def safe_target(folder: Path, path: str) -> Path:
     return target
 
 
-def _fetch(repo: Repository, file: OutputFile, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name[:200]}.partial")
-    partial.unlink(missing_ok=True)
+def _check_length(target: Path, path: str) -> None:
+    name_bytes = max(len(os.fsencode(part)) for part in target.parts)
+    if name_bytes > _NAME_BYTES_MAX or len(os.fsencode(target)) > _PATH_BYTES_MAX:
+        raise Refused(
+            "manifest_path_too_long",
+            f"no file system here can hold {path!r}: a name has at most {_NAME_BYTES_MAX} bytes, "
+            f"a path {_PATH_BYTES_MAX}; read it from the store, under the key in its manifest",
+        )
+
+
+@contextmanager
+def _temporary_folder(repo: Repository, folder: Path) -> Iterator[Path]:
+    """A place for half files, under names that no output can have and every system can hold."""
+    temporary = folder / f".stado-{repo.entropy.token()}"
+    temporary.mkdir()
     try:
-        digest = repo.store.download(file.key, partial)
-        if (digest.size, digest.sha256) != (file.size, file.sha256):
-            raise Conflict(
-                file.key,
-                f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
-                f"the manifest says {file.size}, {file.sha256}",
-            )
-        os.replace(partial, target)
+        yield temporary
     finally:
-        partial.unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _download_log(repo: Repository, job_id: str, epoch: int, target: Path) -> None:
-    reader = LogReader(repo, job_id, epoch)
-    partial = target.with_name(f".{target.name}.partial")
-    with partial.open("wb") as file:
-        for data in reader.read_new():
+def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) -> None:
+    digest = repo.store.download(file.key, temporary)
+    if (digest.size, digest.sha256) != (file.size, file.sha256):
+        raise Conflict(
+            file.key,
+            f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
+            f"the manifest says {file.size}, {file.sha256}",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(temporary, target)
+
+
+def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> None:
+    with target.open("wb") as file:
+        for data in LogReader(repo, job_id, epoch).read_new():
             file.write(data)
-    os.replace(partial, target)
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)
 
 
 def _walk_folder(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[Path, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.core import keys
-from stado.errors import Unavailable
-from stado.jobs.outputs import OutputPublisher, find_manifest, local_files, publish
+from stado.core.records import Manifest, OutputFile
+from stado.errors import Conflict, Refused, Unavailable
+from stado.jobs.outputs import OutputPublisher, download, find_manifest, local_files, publish
 from stado.jobs.repository import Repository
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.keys import KEY_BYTES_MAX, check_key
@@ -208,3 +210,52 @@ def test_a_deep_file_is_delivered_under_its_own_path(world: World, tmp_path: Pat
     assert manifest is not None
     assert [file.path for file in manifest.files] == [path]
     assert world.store.get(manifest.files[0].key).data == path.encode()
+
+
+# --- downloads ------------------------------------------------------------------------------
+
+
+def put_manifest(world: World, *paths: str) -> None:
+    """Commits small files under these paths, which this host's file system need not take."""
+    files = []
+    for path in paths:
+        key = keys.output_file(JOB, 1, path)
+        data = path.encode()
+        world.store.put(key, data)
+        digest = hashlib.sha256(data).hexdigest()
+        files.append(OutputFile(path=path, key=key, size=len(data), sha256=digest))
+    manifest = Manifest(job_id=JOB, epoch=1, partial=False, files=files)
+    world.store.put(keys.output_manifest(JOB, 1), manifest.encode())
+
+
+def test_downloaded_files_never_share_or_remove_each_other(world: World, tmp_path: Path) -> None:
+    long_names = [f"{'ż' * 120}{number:03d}" for number in range(3)]
+    equal_beginnings = [f"{'x' * 220}{number}" for number in range(3)]
+    log_names = [".log.txt.partial", ".manifest.json.partial"]
+    paths = [".foo.partial", "foo", "deep/.foo.partial", "deep/foo", "..foo.partial.partial"]
+    paths += [*long_names, *equal_beginnings, *log_names]
+    put_manifest(world, *paths)
+    download(world.repo, job_id=JOB, epoch=1, folder=tmp_path)
+    assert {path: (tmp_path / path).read_text() for path in paths} == {path: path for path in paths}
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        {path.split("/")[0] for path in paths} | {"log.txt", "manifest.json"}
+    )
+
+
+def test_a_download_that_fails_leaves_no_half_file(world: World, tmp_path: Path) -> None:
+    put_manifest(world, "a", "b")
+    world.store.put(keys.output_file(JOB, 1, "b"), b"damaged")
+    with pytest.raises(Conflict):
+        download(world.repo, job_id=JOB, epoch=1, folder=tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a", "manifest.json"]
+
+
+@pytest.mark.parametrize("path", ["deep/" + "ż" * 128, "/".join(["d" * 200] * 21)])
+def test_a_name_that_no_folder_here_can_hold_is_refused_before_anything_is_written(
+    world: World, tmp_path: Path, path: str
+) -> None:
+    put_manifest(world, "a", path)
+    with pytest.raises(Refused, match="no file system here can hold") as refused:
+        download(world.repo, job_id=JOB, epoch=1, folder=tmp_path / "out")
+    assert repr(path) in refused.value.text
+    assert not (tmp_path / "out").exists()
