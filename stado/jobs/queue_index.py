@@ -6,21 +6,27 @@ Entries are derived. The queue record is the authority; an entry without a recor
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
-from collections.abc import Iterable
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stado.core import keys
 from stado.core.order import ReadyEntry, entry_name, parse_entry
 from stado.core.records import Record
 from stado.core.states import State
-from stado.errors import Unreadable
+from stado.errors import StoreError, Unreadable
 from stado.jobs.endings import finish_intent, remove_queued, settle
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
 
+log = logging.getLogger(__name__)
+
 PAGES_MAX = 200
 """Listing pages that one repair looks at: 200,000 names."""
+
+_FAILURES_MAX = 3
+"""Jobs that may fail in one turn before it is the store that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class RepairReport:
     entries_deleted: int = 0
     settled: int = 0
     unreadable: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """Jobs at which the store refused something."""
 
     @property
     def changed(self) -> bool:
@@ -80,12 +88,27 @@ class _Turns:
         self._size = size
         self._after = ""
 
-    def take(self, names: list[str]) -> list[str]:
-        """`names` are sorted."""
+    def take(self, names: list[str]) -> Iterator[str]:
+        """`names` are sorted. A turn that ends early is gone on with by the next."""
         waiting = [name for name in names if name > self._after] or names
-        chosen = waiting[: self._size]
-        self._after = chosen[-1] if chosen else ""
-        return chosen
+        for name in waiting[: self._size]:
+            self._after = name
+            yield name
+
+
+def _alternating(*sources: Iterator[str]) -> Iterator[str]:
+    """One name of each in turn, each name once: whoever stops early has begun with all."""
+    seen: set[str] = set()
+    waiting = deque(sources)
+    while waiting:
+        source = waiting.popleft()
+        name = next(source, None)
+        if name is None:
+            continue
+        waiting.append(source)
+        if name not in seen:
+            seen.add(name)
+            yield name
 
 
 class Repair:
@@ -108,13 +131,11 @@ class Repair:
         orphans = sorted(by_job.keys() - set(queued))
         missing = [job_id for job_id in queued if job_id not in by_job]
         doubled = [job_id for job_id in queued if len(by_job.get(job_id, [])) > 1]
-        chosen = dict.fromkeys(
-            [
-                *self._orphans.take(orphans),
-                *self._missing.take(missing),
-                *self._doubled.take(doubled),
-                *self._queued.take(queued),
-            ]
+        chosen = _alternating(
+            self._orphans.take(orphans),
+            self._missing.take(missing),
+            self._doubled.take(doubled),
+            self._queued.take(queued),
         )
         for job_id in chosen:
             self._mend(job_id, by_job.get(job_id, []), report)
@@ -133,7 +154,8 @@ class Repair:
         return [keys.job_of_record(entry.key) for entry in listed]
 
     def _mend(self, job_id: str, entries: list[ReadyEntry], report: RepairReport) -> None:
-        """One job and the entries that name it. What cannot be read costs this job alone."""
+        """One job and the entries that name it. What cannot be read, or is refused, costs this
+        job alone; raises when several fail."""
         try:
             queued = self._repo.find_record(State.QUEUED, job_id)
             cells = self._repo.cells(job_id)
@@ -143,6 +165,11 @@ class Repair:
                 self._correct(queued.value, entries, report)
         except Unreadable as error:
             report.unreadable.append(error.key)
+        except StoreError as error:
+            log.warning("event=mend_failed job=%s error=%r", job_id, str(error))
+            report.failed.append(job_id)
+            if len(report.failed) == _FAILURES_MAX:
+                raise
 
     def _drop_over(
         self, job_id: str, entries: list[ReadyEntry], cells: Cells, report: RepairReport

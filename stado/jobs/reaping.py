@@ -25,6 +25,8 @@ from stado.storage.port import Entry, Version, walk
 log = logging.getLogger(__name__)
 
 _CHECKPOINT_NAMES_MAX = 100_000
+_FAILED_REPORTS_MAX = 16
+"""Reports of agents that may fail to be read in one turn before it is the store that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,12 @@ class _Witnesses:
     def __init__(self) -> None:
         self._known: dict[str, Stored[Capacity]] = {}
         self._entries: dict[str, Entry] = {}
+        self._failures: dict[str, str] = {}
 
     def refresh(self, repo: Repository) -> None:
-        """One listing, and a read for each agent that said something new."""
+        """One listing, and a read for each agent that said something new. One that fails costs
+        the jobs of its agent; raises when many do."""
+        self._failures = {}
         self._entries = {entry.key: entry for entry in walk(repo.store, keys.CAPACITY)}
         changed = [
             key
@@ -75,7 +80,7 @@ class _Witnesses:
             if key not in self._known or self._known[key].version != entry.version
         ]
         read = repo.tasks.map(
-            lambda key: _read_capacity(repo, key), changed, limit=PARALLEL_REQUESTS
+            lambda key: self._read_capacity(repo, key), changed, limit=PARALLEL_REQUESTS
         )
         self._known.update(
             (key, stored) for key, stored in zip(changed, read, strict=True) if stored is not None
@@ -85,6 +90,10 @@ class _Witnesses:
 
     def entry(self, consumer: str) -> Entry | None:
         return self._entries.get(keys.capacity(consumer))
+
+    def failure(self, consumer: str) -> str | None:
+        """Why it is not known what the agent says now."""
+        return self._failures.get(keys.capacity(consumer))
 
     def report(self, look: _Look) -> JobReport | None:
         """The agent's own report of this very epoch; None when it makes none."""
@@ -96,12 +105,18 @@ class _Witnesses:
                 return report
         return None
 
-
-def _read_capacity(repo: Repository, key: str) -> Stored[Capacity] | None:
-    try:
-        return repo.find(Capacity, key)
-    except Unreadable as error:
-        log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+    def _read_capacity(self, repo: Repository, key: str) -> Stored[Capacity] | None:
+        """None for what cannot be read, and for the rest once so many failed that it raises."""
+        if len(self._failures) > _FAILED_REPORTS_MAX:
+            return None
+        try:
+            return repo.find(Capacity, key)
+        except Unreadable as error:
+            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+        except StoreError as error:
+            self._failures[key] = str(error)
+            if len(self._failures) > _FAILED_REPORTS_MAX:
+                raise
         return None
 
 
@@ -189,11 +204,13 @@ class Reaper:
             if known is None or known.version != entry.version:
                 known = self._repo.read(Record, entry.key)
                 self._records[job_id] = known
-            return _Look(job_id, known.value, entry, self._head(keys.heartbeat(job_id)))
+            look = _Look(job_id, known.value, entry, self._head(keys.heartbeat(job_id)))
         except NotFound:
             return None
         except (StoreError, Unreadable) as error:
             return f"cannot be judged: {error}"
+        failure = self._witnesses.failure(look.consumer)
+        return look if failure is None else f"cannot be judged: {failure}"
 
     def _head(self, key: str) -> Entry | None:
         try:

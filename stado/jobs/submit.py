@@ -15,7 +15,7 @@ from stado.core.order import entry_key
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, check_run_id, differing_fields
 from stado.core.states import State
-from stado.errors import Conflict, Exists, NotFound, Refused, Unreadable
+from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Jobs that are written in one bulk: what an interruption can leave half done."""
+
+_FAILURES_MAX = 3
+"""Runs that may fail in one turn of the sweep before it is the store that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +143,13 @@ class SubmissionSweep:
         self._repo = repo
         self._slice_size = slice_size
         self._after = ""
+        self._failures = 0
 
     def turn(self) -> list[str]:
         """The next few runs; those that had to be finished. A run that was touched within the
-        last lease is its submitter's. One of them, drawn by chance, is looked at as a whole."""
+        last lease is its submitter's. One of them, drawn by chance, is looked at as a whole.
+        One that fails costs no other its turn; raises when several do."""
+        self._failures = 0
         page = self._repo.store.list(keys.RUNS, start_after=self._after, limit=self._slice_size)
         self._after = page[-1].key if len(page) == self._slice_size else ""
         now = self._repo.now()
@@ -169,6 +175,11 @@ class SubmissionSweep:
                 return stored.value.run_id
         except Unreadable as error:
             log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+        except StoreError as error:
+            log.warning("event=submission_failed key=%s error=%r", key, str(error))
+            self._failures += 1
+            if self._failures == _FAILURES_MAX:
+                raise
         return None
 
     def _find_lost(self, run: RunRecord) -> bool:

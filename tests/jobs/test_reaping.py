@@ -8,7 +8,7 @@ from stado.core import keys
 from stado.core.records import Capacity, Intent, JobReport, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
-from stado.errors import StoreError
+from stado.errors import StoreError, Unavailable
 from stado.jobs import checkpoints
 from stado.jobs.changes import cancel
 from stado.jobs.claim import Claimant, Claimed, claim
@@ -595,3 +595,25 @@ def test_a_record_under_a_name_that_no_job_has_is_not_looked_at(world: World) ->
     world.store.put(f"running/{claimed.record.id}.old.json", claimed.record.encode())
     report = reaper(world).turn()
     assert (report.reaped, report.settled, report.deferred) == ([], [], {})
+
+
+def test_a_report_that_cannot_be_read_costs_the_jobs_of_its_agent_only(world: World) -> None:
+    world.submit()
+    unheard = world.start(ALICE).record.id
+    world.submit()
+    silent = world.start(BOB).record.id
+    denied = ScriptedFaults(Fault(FaultKind.DENIED, Operation.GET, "capacity/alice", times=99))
+    judge = Reaper(world.repo_over(FaultyStore(world.store, world.clock, denied)), by="c")
+    Agent(world, ALICE).broadcast()
+    report = world.lose(judge)
+    assert report.reaped == [silent]
+    assert "capacity/alice" in report.deferred[unheard]
+
+
+def test_many_reports_that_cannot_be_read_are_a_store_that_fails(world: World) -> None:
+    for number in range(20):
+        Agent(world, Claimant(f"agent-{number}", "1", "host")).broadcast()
+    away = ScriptedFaults(Fault(FaultKind.UNAVAILABLE, Operation.GET, "capacity/", times=99))
+    judge = Reaper(world.repo_over(FaultyStore(world.store, world.clock, away)), by="c")
+    with pytest.raises(Unavailable):
+        judge.turn()

@@ -9,10 +9,11 @@ from stado.core.order import entry_key
 from stado.core.records import Ending, Intent, Record
 from stado.core.spec import Spec, make_request
 from stado.core.states import State, Verdict
-from stado.errors import StoreError
+from stado.errors import Denied, StoreError
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle
 from stado.jobs.queue_index import Repair
+from stado.jobs.repository import Repository
 from stado.jobs.submit import SubmissionSweep, submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, RandomFaults, ScriptedFaults
 from stado.storage.observe import Operation
@@ -317,3 +318,32 @@ def test_a_record_under_a_name_that_no_job_has_is_left_alone(world: World) -> No
     world.end(world.start())
     assert not Repair(world.repo).turn().changed
     assert world.names(keys.READY) == []
+
+
+def refusing(world: World, *job_ids: str) -> Repository:
+    """Over a store that refuses to list the cells of these jobs."""
+    faults = [
+        Fault(FaultKind.DENIED, Operation.LIST, keys.cells(job_id), times=99) for job_id in job_ids
+    ]
+    return world.repo_over(FaultyStore(world.store, world.clock, ScriptedFaults(*faults)))
+
+
+def test_a_job_that_the_store_refuses_costs_no_other_its_turn(world: World) -> None:
+    jobs = sorted(world.submit() for _ in range(3))
+    for job in jobs:
+        world.repo.delete_entry(world.record(State.QUEUED, job))
+    report = Repair(refusing(world, jobs[0])).turn()
+    assert report.failed == jobs[:1]
+    assert sorted(entry.job_id for entry in world.entries()) == jobs[1:]
+
+
+def test_several_that_fail_end_the_turn_and_the_next_goes_on_after_them(world: World) -> None:
+    """A store that is away would cost its time limit for each."""
+    jobs = sorted(world.submit() for _ in range(5))
+    for job in jobs:
+        world.repo.delete_entry(world.record(State.QUEUED, job))
+    repair = Repair(refusing(world, *jobs[:3]))
+    with pytest.raises(Denied):
+        repair.turn()
+    repair.turn()
+    assert sorted(entry.job_id for entry in world.entries()) == jobs[3:]

@@ -15,7 +15,7 @@ from stado.jobs.repository import Repository
 from stado.jobs.status import matching
 from stado.jobs.submit import Submission, SubmissionSweep, submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
-from stado.storage.observe import CountingStore
+from stado.storage.observe import CountingStore, Operation
 from tests.jobs.actors import Actor, Crash, mortal
 from tests.jobs.world import ALICE, LEASE, World, heal
 
@@ -239,3 +239,18 @@ def test_an_unclear_answer_is_no_success(world: World) -> None:
     store.land_late_writes()
     assert send(world.repo).job_ids == first.job_ids
     assert world.start(ALICE).record.id == first.base_id
+
+
+def test_a_run_that_the_store_refuses_costs_the_sweep_no_other(world: World) -> None:
+    for run_id in ("a", "b"):
+        with pytest.raises(Crash):
+            submit(
+                world.repo_over(mortal(world.store, at=1, applied=False)),
+                run_id=run_id,
+                request=SINGLE,
+                submitter="ada",
+            )
+    world.clock.sleep(LEASE)
+    denied = ScriptedFaults(Fault(FaultKind.DENIED, Operation.GET, keys.run("a"), times=99))
+    sweep = SubmissionSweep(world.repo_over(FaultyStore(world.store, world.clock, denied)))
+    assert sweep.turn() == ["b"]
