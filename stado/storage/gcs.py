@@ -7,6 +7,7 @@ would hide that an earlier attempt was applied.
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from urllib.parse import quote
 
 from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
+from stado.storage.answers import answer_errors
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
 from stado.storage.keys import check_key, check_prefix, is_listed
@@ -71,13 +73,16 @@ class GcsStore:
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         condition = {} if unless is None else {"ifGenerationNotMatch": unless}
         answer = self._ask(key, {"alt": "media", **condition})
-        version: str = answer.headers["x-goog-generation"]
+        with answer_errors(key, writing=False):
+            version: str = answer.headers["x-goog-generation"]
         if version == unless:
             raise NotModified(key)
         return Blob(answer.content, version)
 
     def head(self, key: str) -> Entry:
-        return self._entry(self._ask(key, {"fields": _FIELDS}).json())
+        answer = self._ask(key, {"fields": _FIELDS})
+        with answer_errors(key, writing=False):
+            return self._entry(answer.json())
 
     def create(self, key: str, data: bytes) -> Version:
         try:
@@ -122,14 +127,13 @@ class GcsStore:
             # The offset is part of the answer here, hence the one key more and the filter.
             question["startOffset"] = self._prefix + start_after
         while len(entries) < limit:
-            page = self._list_page(prefix, question)
-            found = [self._entry(item) for item in page.get("items", [])]
+            found, token = self._list_page(prefix, question)
             entries.extend(
                 entry for entry in found if entry.key > start_after and is_listed(entry.key, prefix)
             )
-            if "nextPageToken" not in page:
+            if token is None:
                 break
-            question["pageToken"] = page["nextPageToken"]
+            question["pageToken"] = token
         return entries[:limit]
 
     def now(self) -> datetime:
@@ -144,7 +148,7 @@ class GcsStore:
         """Reads the file twice, for the library reads it anew where it resumes."""
         check_key(key)
         digest = pour(chunks_of(path), len)
-        with store_errors(key, writing=True):
+        with store_errors(key, writing=True), answer_errors(key, writing=True):
             self._session.upload(self._bucket, self._prefix + key, str(path))
         return digest
 
@@ -169,7 +173,8 @@ class GcsStore:
         with store_errors(key, writing=False):
             answer = self._session.get().get(self._url(key), params=question, timeout=_SECONDS)
             check_answer(key, answer, writing=False)
-        self._note(answer)
+        with answer_errors(key, writing=False):
+            self._note(answer)
         return answer
 
     def _note(self, answer: Any) -> None:
@@ -193,8 +198,9 @@ class GcsStore:
                 timeout=_SECONDS,
             )
             check_answer(key, answer, writing=True)
-        self._note(answer)
-        return str(answer.json()["generation"])
+        with answer_errors(key, writing=True):
+            self._note(answer)
+            return str(answer.json()["generation"])
 
     def _create_or_none(self, item: tuple[str, bytes]) -> Version | None:
         try:
@@ -215,16 +221,20 @@ class GcsStore:
             self.head(key)  # its absence may come as a failed condition, and is no error
             raise
 
-    def _list_page(self, prefix: str, question: Mapping[str, str]) -> Mapping[str, Any]:
+    def _list_page(
+        self, prefix: str, question: Mapping[str, str]
+    ) -> tuple[builtins.list[Entry], str | None]:
+        """A page as the service has it, and the token of the next one."""
         place = prefix or self.address
         with store_errors(place, writing=False):
             answer = self._session.get().get(self._objects, params=question, timeout=_SECONDS)
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 raise Misconfigured(place, "there is no such bucket: create it, or check its name")
             check_answer(place, answer, writing=False)
-        self._note(answer)
-        page: Mapping[str, Any] = answer.json()
-        return page
+        with answer_errors(place, writing=False):
+            self._note(answer)
+            page: Mapping[str, Any] = answer.json()
+            return [self._entry(item) for item in page.get("items", [])], page.get("nextPageToken")
 
     def _entry(self, item: Mapping[str, Any]) -> Entry:
         return Entry(

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 import requests
-from google.api_core.exceptions import GoogleAPICallError
+from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError
 from google.auth import exceptions as auth
-from urllib3.exceptions import MaxRetryError, NewConnectionError
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError
 
 from stado.errors import (
     Ambiguous,
@@ -44,6 +45,9 @@ def store_errors(key: str, *, writing: bool) -> Iterator[None]:
     except GoogleAPICallError as error:
         status = int(error.code or _SERVER_ERRORS)
         raise error_of_status(key, status, str(error.message), writing=writing) from None
+    except (GoogleAPIError, InvalidResponse, DataCorruption, HTTPError) as error:
+        # Of uploads: the library's patience is over, or it cannot make sense of an answer.
+        raise _unclear(key, type(error).__name__, writing=writing) from None
     except auth.TransportError as error:
         raise Unavailable(key, f"no access token: {type(error).__name__}") from None
     except auth.GoogleAuthError as error:
@@ -66,7 +70,7 @@ def error_of_status(key: str, status: int, message: str, *, writing: bool) -> St
         if status in statuses:
             return kind(key, f"{why}: {remedy}" if remedy else why)
     if status >= _SERVER_ERRORS or status == HTTPStatus.REQUEST_TIMEOUT:
-        return Ambiguous(key, why) if writing else Unavailable(key, why)
+        return _unclear(key, why, writing=writing)
     return Misconfigured(key, f"the store refused the request: {why}: {message[:_MESSAGE_MAX]}")
 
 
@@ -94,7 +98,11 @@ def _of_silence(key: str, error: requests.RequestException, *, writing: bool) ->
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, requests.ConnectTimeout) or _was_refused(error):
         return Unavailable(key, f"{kind}: the endpoint cannot be reached")
-    return Ambiguous(key, kind) if writing else Unavailable(key, kind)
+    return _unclear(key, kind, writing=writing)
+
+
+def _unclear(key: str, why: str, *, writing: bool) -> StoreError:
+    return Ambiguous(key, why) if writing else Unavailable(key, why)
 
 
 def _was_refused(error: requests.RequestException) -> bool:

@@ -6,6 +6,7 @@ versions, so records that are replaced must differ in every writing.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from boto3.s3.transfer import TransferConfig
 
 from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
+from stado.storage.answers import answer_errors
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import S3Clients
@@ -65,8 +67,8 @@ class S3Store:
         with self._asking(key, writing=False) as (client, place):
             answer = client.get_object(**place, **condition)
             data: bytes = answer["Body"].read()
-        self._note(answer)
-        version = _version(answer)
+            self._note(answer)
+            version = _version(answer)
         if version == unless:
             raise NotModified(key)
         return Blob(data, version)
@@ -75,11 +77,11 @@ class S3Store:
         try:
             with self._asking(key, writing=False) as (client, place):
                 answer = client.head_object(**place)
+                self._note(answer)
+                return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
         except NotFound:
             self.now()  # a missing bucket looks the same here; the first listing tells
             raise
-        self._note(answer)
-        return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
 
     def create(self, key: str, data: bytes) -> Version:
         try:
@@ -116,12 +118,11 @@ class S3Store:
         entries: list[Entry] = []
         after, page_size = start_after, limit
         while len(entries) < limit:
-            answer = self._list_page(prefix, after, page_size)
-            page = [self._entry(item) for item in answer.get("Contents", [])]
+            page, more = self._list_page(prefix, after, page_size)
             entries.extend(
                 entry for entry in page if entry.key > start_after and is_listed(entry.key, prefix)
             )
-            if not page or not answer.get("IsTruncated", False):
+            if not page or not more:
                 break
             after, page_size = page[-1].key, LIST_LIMIT_MAX
         return entries[:limit]
@@ -137,7 +138,7 @@ class S3Store:
     def upload(self, key: str, path: Path) -> FileDigest:
         check_key(key)
         with closing(HashingReader(path)) as source:
-            with store_errors(key, writing=True):
+            with store_errors(key, writing=True), answer_errors(key, writing=True):
                 client = self._clients.for_transfers()
                 client.upload_fileobj(source, self._bucket, self._prefix + key, Config=_TRANSFER)
             return source.digest()
@@ -155,14 +156,14 @@ class S3Store:
     @contextmanager
     def _asking(self, key: str, *, writing: bool) -> Iterator[tuple[Any, dict[str, str]]]:
         check_key(key)
-        with store_errors(key, writing=writing):
+        with store_errors(key, writing=writing), answer_errors(key, writing=writing):
             yield self._clients.for_objects(), {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def _write(self, key: str, data: bytes, condition: Mapping[str, str]) -> Version:
         with self._asking(key, writing=True) as (client, place):
             answer = client.put_object(**place, Body=data, **condition)
-        self._note(answer)
-        return _version(answer)
+            self._note(answer)
+            return _version(answer)
 
     def _create_or_none(self, item: tuple[str, bytes]) -> Version | None:
         try:
@@ -189,15 +190,18 @@ class S3Store:
                 raise Conflict(key)
             self._delete(key, {})
 
-    def _list_page(self, prefix: str, after: str, limit: int) -> Mapping[str, Any]:
+    def _list_page(self, prefix: str, after: str, limit: int) -> tuple[builtins.list[Entry], bool]:
+        """A page as the server has it, and whether there is more."""
         begin = {"StartAfter": self._prefix + after} if after else {}
-        with store_errors(prefix or self.address, writing=False):
+        place = prefix or self.address
+        with store_errors(place, writing=False), answer_errors(place, writing=False):
             client = self._clients.for_objects()
             answer: Mapping[str, Any] = client.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **begin
             )
-        self._note(answer)
-        return answer
+            self._note(answer)
+            entries = [self._entry(item) for item in answer.get("Contents", [])]
+            return entries, bool(answer["IsTruncated"])
 
     def _entry(self, item: Mapping[str, Any]) -> Entry:
         key: str = item["Key"][len(self._prefix) :]

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from boto3.exceptions import Boto3Error
 from botocore import exceptions as sdk
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from stado.errors import (
     Ambiguous,
@@ -25,6 +28,7 @@ from stado.errors import (
 
 _NOT_FOUND = {"NoSuchKey", "404", "NotFound"}
 _NO_BUCKET = {"NoSuchBucket", "InvalidBucketName"}
+_NO_UPLOAD = {"NoSuchUpload"}
 _PRECONDITION = {"PreconditionFailed", "412"}
 _COLLISION = {"ConditionalRequestConflict", "OperationAborted", "409"}
 _THROTTLED = {
@@ -97,6 +101,9 @@ def store_errors(key: str, *, writing: bool) -> Iterator[None]:
         raise _of_answer(key, error, writing=writing) from None
     except sdk.BotoCoreError as error:
         raise _of_silence(key, error, writing=writing) from None
+    except (Boto3Error, ResponseParserError, HTTPError) as error:
+        # The SDK lets these through: of transfers, of answers that are no XML, of cut streams.
+        raise _unclear(key, type(error).__name__, writing=writing) from None
 
 
 def _of_answer(key: str, error: sdk.ClientError, *, writing: bool) -> StoreError:
@@ -105,6 +112,8 @@ def _of_answer(key: str, error: sdk.ClientError, *, writing: bool) -> StoreError
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     why = f"{code or 'error'} (HTTP {status})"
     # The code first: some servers wrap an error in a 200.
+    if code in _NO_UPLOAD:  # a 404, which is not about the object
+        return Ambiguous(key, f"{why}: the parts are gone, or put together already")
     found = _by_code(key, code, why) or _by_status(key, status, why, writing=writing)
     if found is not None:
         return found
@@ -123,7 +132,7 @@ def _by_status(key: str, status: int, why: str, *, writing: bool) -> StoreError 
     if found is not None:
         return found
     if status >= 500 or status < 300:
-        return Ambiguous(key, why) if writing else Unavailable(key, why)
+        return _unclear(key, why, writing=writing)
     return None
 
 
@@ -137,4 +146,8 @@ def _of_silence(key: str, error: sdk.BotoCoreError, *, writing: bool) -> StoreEr
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, _NOT_SENT):
         return Unavailable(key, f"{kind}: the endpoint cannot be reached")
-    return Ambiguous(key, kind) if writing else Unavailable(key, kind)
+    return _unclear(key, kind, writing=writing)
+
+
+def _unclear(key: str, why: str, *, writing: bool) -> StoreError:
+    return Ambiguous(key, why) if writing else Unavailable(key, why)

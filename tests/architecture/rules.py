@@ -62,7 +62,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "botocore": (*_S3, "stado.providers.aws"),
     "google": (*_GCS, "stado.providers.gcp"),
     "requests": _GCS,
-    "urllib3": _GCS,
+    "urllib3": (*_GCS, "stado.storage.s3_errors"),
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
     "msgspec": ("stado.core",),

@@ -12,7 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import google.auth
 import pytest
+from google.api_core.exceptions import RetryError
 from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from google.cloud.storage.retry import DEFAULT_RETRY
+from urllib3.exceptions import ReadTimeoutError
 
 from stado.errors import (
     Ambiguous,
@@ -212,6 +216,56 @@ def test_credentials_that_fail_are_told_apart(raised: Exception, error: type[Sto
 def test_making_a_store_looks_for_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(google.auth, "default", lambda **_: pytest.fail("asked"))
     assert GcsStore("bucket", clock=CLOCK, tasks=TASKS).address == "gs://bucket"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(200, b"<html>log in</html>"),
+        Answer(200, b"[]", {"Content-Type": "application/json"}),
+        Answer(200, b'{"items": [{"name": "pre/a/b"}]}'),
+    ],
+    ids=["page", "list", "lacking"],
+)
+def test_answer_of_a_proxy_says_nothing(
+    store: GcsStore, canned: CannedServer, answer: Answer
+) -> None:
+    canned.answers(answer)
+    for name in ("create", "replace", "put"):
+        with pytest.raises(Ambiguous, match="proxy"):
+            WRITES[name](store)
+    for read in READS.values():
+        with pytest.raises(Unavailable, match="proxy"):
+            read(store)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        RetryError("patience is over", cause=None),
+        InvalidResponse(None, "no such header"),
+        DataCorruption(None, "other bytes"),
+        ReadTimeoutError(None, "", "a stream that was cut"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_else_the_library_raises_is_unclear(raised: Exception) -> None:
+    with pytest.raises(Ambiguous), store_errors("a", writing=True):
+        raise raised
+    with pytest.raises(Unavailable), store_errors("a", writing=False):
+        raise raised
+
+
+def test_upload_in_an_outage_ends_in_an_error_of_ours(
+    store: GcsStore, canned: CannedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library then raises what is no error of a call. Its patience is two minutes."""
+    monkeypatch.setattr(DEFAULT_RETRY, "_timeout", 0.5)
+    source = tmp_path / "source"
+    source.write_bytes(b"1")
+    for answer in (SILENCE, _error(503), Answer(200, b"<html>log in</html>")):
+        canned.answers(answer)
+        with pytest.raises((Unavailable, Ambiguous)):
+            store.upload("a", source)
 
 
 def _item(key: str, generation: int) -> dict[str, str]:

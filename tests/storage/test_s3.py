@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from boto3.exceptions import S3UploadFailedError
+from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import ReadTimeoutError
 
 from stado.errors import (
     Ambiguous,
@@ -25,6 +29,7 @@ from stado.errors import (
 from stado.storage.open import open_store
 from stado.storage.port import Store
 from stado.storage.s3 import S3Store
+from stado.storage.s3_errors import store_errors
 from tests.servers.catalogue import ACCESS_KEY, CLIENT_ENVIRONMENT, SECRET_KEY
 from tests.storage.canned_server import Answer, CannedServer, canned_server
 from tests.storage.stores import CLOCK, ENTROPY, TASKS, Stores, s3_store
@@ -144,7 +149,11 @@ def test_failed_condition_of_a_delete_conflicts_if_something_is_there(
     canned.answers(
         _error(412, "PreconditionFailed"),
         Answer(404),
-        Answer(200, b"<ListBucketResult></ListBucketResult>", {"Date": _DATE}),
+        Answer(
+            200,
+            b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+            {"Date": _DATE},
+        ),
     )
     store.delete("a", "etag")
 
@@ -203,6 +212,54 @@ def test_server_that_ignores_the_condition_of_a_read_is_seen_through(
         store.get("a", unless="v1")
 
 
+@pytest.mark.parametrize("body", [b"<html><br></html>", b"<html></html>", b"{"])
+def test_answer_of_a_proxy_says_nothing(store: S3Store, canned: CannedServer, body: bytes) -> None:
+    canned.answers(Answer(200, body))
+    for name in ("create", "replace", "put"):
+        with pytest.raises(Ambiguous):
+            WRITES[name](store)
+    for read in [*READS.values(), lambda store: store.head("a")]:
+        with pytest.raises(Unavailable):
+            read(store)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        S3UploadFailedError("why"),
+        ResponseParserError("no XML"),
+        ReadTimeoutError(None, "", "a stream that was cut"),  # type: ignore[arg-type]
+        IncompleteReadError(actual_bytes=1, expected_bytes=2),
+        ResponseStreamingError(error="cut"),
+        ClientError(
+            {"Error": {"Code": "NoSuchUpload"}, "ResponseMetadata": {"HTTPStatusCode": 404}},
+            "CompleteMultipartUpload",
+        ),
+    ],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_what_else_the_sdk_raises_of_a_transfer_is_unclear(raised: Exception) -> None:
+    with pytest.raises(Ambiguous), store_errors("a", writing=True):
+        raise raised
+
+
+def test_transfers_in_an_outage_end_in_an_error_of_ours(
+    store: S3Store, canned: CannedServer, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"1")
+    cut = Answer(200, b"1", {"Content-Length": "10", "ETag": "e", "Connection": "close"})
+    for answer in (SILENCE, _error(503, "SlowDown"), _error(404, "NoSuchUpload")):
+        canned.answers(answer)
+        with pytest.raises((Unavailable, Ambiguous)):
+            store.upload("a", source)
+    for answer in (SILENCE, cut):
+        canned.answers(answer)
+        with pytest.raises(Unavailable):
+            store.download("a", target)
+    assert not target.exists()
+
+
 def test_short_page_is_not_taken_for_the_end(store: S3Store, canned: CannedServer) -> None:
     def page(name: str, more: str) -> Answer:
         item = (
@@ -220,7 +277,9 @@ def test_short_page_is_not_taken_for_the_end(store: S3Store, canned: CannedServe
 def test_clock_is_the_servers(stores: Stores, canned: CannedServer) -> None:
     store = S3Store("bucket", clock=CLOCK, tasks=TASKS, endpoint=canned.endpoint)
 
-    canned.answers(Answer(200, b"<ListBucketResult></ListBucketResult>"))
+    canned.answers(
+        Answer(200, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+    )
     assert abs((store.now() - CLOCK.now()).total_seconds()) < 3
     store.now()
     assert len(canned.requests) == 1
