@@ -109,6 +109,7 @@ class Agent:
         """Claim nothing more; `run` returns when all that runs here has ended."""
         if not self._draining:
             self._draining = True
+            self._broadcast_at = float("-inf")
             log.info(
                 "event=draining jobs=%d hint='a second signal leaves them to their supervisors'",
                 len(self._reserved()),

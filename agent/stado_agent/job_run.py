@@ -8,7 +8,8 @@ started and writes nothing more than what is below its own epoch's keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -65,6 +66,14 @@ class _GivenUp(Exception):
     """A cancel came while the store did not take what the job left."""
 
 
+class _NotStarted(Exception):
+    """This host could not start the command: nothing of it has run."""
+
+
+class _PulseFailed(Exception):
+    """The pulse has ended by an error that nobody foresaw: the supervisor ends, too."""
+
+
 class _InputUnavailable(Exception):
     """Something that the job starts from cannot be had."""
 
@@ -116,7 +125,7 @@ class JobRun:
         except _Cancelled:
             detail = "cancelled while it was running"
             return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
-        except OSError as error:
+        except _NotStarted as error:
             detail = f"the host could not start it: {error}"
             return self._ending(Verdict.FAILED, Reason.LAUNCH_FAILED, detail)
         except _InputUnavailable as error:
@@ -124,11 +133,13 @@ class JobRun:
 
     def _prepare(self) -> None:
         self._fence()
-        self._workspace.make()
+        with _refusals_of_host():
+            self._workspace.make()
         if self._record.epoch > 1:
             self._restore_checkpoint()
             self._announce_start()
             self._pulse.beat_until_accepted()
+        self._wait_for_permission()
 
     def _announce_start(self) -> None:
         """The beat that lets the command start also says so: what may have run is counted as a
@@ -138,10 +149,11 @@ class JobRun:
 
     def _restore_checkpoint(self) -> None:
         try:
-            self._insist(
-                lambda: self._checkpoints.restore_newest(self._record.id),
-                answers=(NotFound, Conflict),
-            )
+            with _refusals_of_host():
+                self._insist(
+                    lambda: self._checkpoints.restore_newest(self._record.id),
+                    answers=(NotFound, Conflict),
+                )
         except (Conflict, NotFound, Refused, Unreadable) as error:
             raise _InputUnavailable(f"no checkpoint of it can be restored: {error}") from error
 
@@ -176,16 +188,22 @@ class JobRun:
 
     # --- the command --------------------------------------------------------------------
 
-    def _run_command(self, command: str, phase: Phase) -> int:
-        """The exit code. Raises `_Cancelled` once a cancel has stopped it, `OSError` when it
-        could not be started."""
+    def _wait_for_permission(self) -> None:
+        """Returns when a beat has just been accepted. The verify command, which belongs to the
+        same start, is not kept waiting for another."""
         self._fence()
         self._stop_if_cancelled()
         while not self._pulse.may_start():
             self._repo.clock.sleep(self._look_seconds)
             self._fence()
             self._stop_if_cancelled()
-        process = self._host.processes.start(self._command(command))
+
+    def _run_command(self, command: str, phase: Phase) -> int:
+        """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it
+        could not be started."""
+        self._stop_if_cancelled()
+        with _refusals_of_host():
+            process = self._host.processes.start(self._command(command))
         self._process = process
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
@@ -319,10 +337,9 @@ class JobRun:
         the outcome where the command has ended, else lost, and a living command is carried over
         into the next epoch if nobody else has that. Raises `_Fenced` when we are out of it."""
         if self._pulse.failure is not None:
-            raise self._pulse.failure
+            raise _PulseFailed from self._pulse.failure
         if not self._pulse.sealed or self._decided is not None:
             return
-        self._pulse.stop()
         verdict = self._outcome or self._persist(self._lost)
         cell, ours = self._persist(lambda: give_verdict(self._repo, self._record, verdict))
         self._persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
@@ -352,10 +369,11 @@ class JobRun:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
         self._claimed = adopted
+        self._pulse.stop()
         phase, self._pulse = self._pulse.phase, self._new_pulse(adopted.record)
         self._pulse.phase = phase
         self._pulse.started_at = self._started_at
-        self._write_note()
+        self._renew_note()
         self._pulse.start()
         self._fence()
         return True
@@ -379,7 +397,7 @@ class JobRun:
         try:
             self._repo.store.put(keys.late(late.job_id, late.epoch), late.encode())
             self._shipper.ship_rest(late.job_id, late.epoch)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))
 
     # --- patience -----------------------------------------------------------------------
@@ -429,16 +447,30 @@ class JobRun:
         pid = self._host.identity.pid
         return Pulse(self._repo, record, lambda: self._host.folder.touch_note(pid))
 
-    def _write_note(self) -> None:
-        self._host.folder.write_note(
-            SupervisorNote(
-                supervisor=self._host.identity,
-                job_id=self._record.id,
-                epoch=self._record.epoch,
-                needs=self._entry.needs,
-                workspace=self._workspace.root.name,
-            )
+    def _renew_note(self) -> None:
+        """With the epoch that was adopted. A disk that is full ends no command: should we die,
+        the note names an epoch that is over, and a reaper ends the present one."""
+        note = SupervisorNote(
+            supervisor=self._host.identity,
+            job_id=self._record.id,
+            epoch=self._record.epoch,
+            needs=self._entry.needs,
+            workspace=self._workspace.root.name,
         )
+        try:
+            self._host.folder.write_note(note)
+        except OSError as error:
+            log.warning("event=note_not_written job=%s error=%r", note.job_id, str(error))
+
+
+@contextmanager
+def _refusals_of_host() -> Iterator[None]:
+    """Around what a start takes of this host: what it refuses is why there was none."""
+    try:
+        yield
+    except OSError as error:
+        where = f": {error.filename}" if error.filename is not None else ""
+        raise _NotStarted(f"{error.strerror or error}{where}") from error
 
 
 def _describe_exit(what: str, exit_code: int) -> str:

@@ -97,12 +97,13 @@ def _run_agent(
     machine = live_machine()
     repo = open_repository(settings, machine)
     folder.make()
-    with FolderLock(folder.lock_path) as locked:
-        if not locked:
+    lock = FolderLock(folder.lock_path)
+    with lock as ours:
+        if not ours:
             raise Refused(
                 "agent_running",
-                f"an agent named {agent_settings.consumer} runs on this host already: stop it, "
-                "or give this one another --consumer-id",
+                f"an agent named {agent_settings.consumer} runs on this host already (process "
+                f"{lock.holder()}): stop it, or give this one another --consumer-id",
             )
         agent = Agent(
             repo,

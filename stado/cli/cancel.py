@@ -43,7 +43,9 @@ def cancel(*, job: str, no_wait: bool, as_json: bool, target: Target) -> int:
         asked = [answer.record.id for answer in answers if answer.asked is not None]
         if asked:
             with _cancel_staying(selection):
-                _tell_asked(asked, records, no_wait=no_wait)
+                _tell_asked(
+                    asked, records, beat_seconds=repo.deployment.beat_seconds, no_wait=no_wait
+                )
                 if not no_wait:
                     records |= _wait(repo, asked, user)
         return _answer(answers, records, no_wait=no_wait, as_json=as_json)
@@ -101,13 +103,15 @@ def _reap_silent(reaper: Reaper, job_ids: list[str]) -> None:
         reaper.turn_for(job_id)
 
 
-def _tell_asked(asked: list[str], records: dict[str, Record], *, no_wait: bool) -> None:
+def _tell_asked(
+    asked: list[str], records: dict[str, Record], *, beat_seconds: float, no_wait: bool
+) -> None:
     from stado.cli import render, views
 
     holders = [records[job_id].holder for job_id in asked]
     workers = sorted({holder.consumer for holder in holders if holder is not None})
     whom = workers[0] if len(workers) == 1 else f"{len(workers)} workers"
-    told = f"asked {whom} to stop {views.jobs_text(len(asked))}"
+    told = f"asked {whom} to stop {views.jobs_text(len(asked))}, within {beat_seconds:g} s"
     render.tell(told if no_wait else f"{told}; waiting (Ctrl-C stops the waiting, not the cancel)")
 
 
@@ -125,7 +129,9 @@ def _answer(
             record = records[answer.record.id]
             if answer in open_ones:
                 render.print_line(f"{record.id}  {record.state.value}")
-            if answer not in open_ones or record.state not in (State.CANCELLED, State.RUNNING):
+            if answer not in open_ones and record.state is State.CANCELLED:
+                render.tell(f"stado: job {record.id} was cancelled already")
+            elif answer not in open_ones or record.state not in (State.CANCELLED, State.RUNNING):
                 render.tell(f"stado: not cancelled: {views.outcome_text(record)}")
     done = (State.CANCELLED, State.RUNNING, State.QUEUED) if no_wait else (State.CANCELLED,)
     all_done = all(records[answer.record.id].state in done for answer in open_ones)

@@ -95,7 +95,9 @@ def _store_findings(store: Store, machine: Machine) -> Iterator[Finding]:
 
 
 def _work_findings(repo: Repository) -> Iterator[Finding]:
+    from stado.cli.render import plural
     from stado.jobs.health import agents, find_coordinator, queue_paused, read_folders
+    from stado.jobs.waiting import hopeless
 
     for folder, reading in read_folders(repo, limit=_READ_EACH_MAX).items():
         for error in reading.unreadable[:_NAMED_MAX]:
@@ -107,6 +109,13 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
             yield Finding("records", f"of {folder} the first {_READ_EACH_MAX} were read")
     yield from _agent_findings(agents(repo))
     yield _coordinator_finding(find_coordinator(repo))
+    for text, job_ids in hopeless(repo).items():
+        jobs = plural(len(job_ids), "job")
+        yield Finding(
+            "queue",
+            f"{jobs} will wait for ever, such as {job_ids[0]}: {text}",
+            "stado cancel them, or start a worker that can run them",
+        )
     if queue_paused(repo):
         yield Finding("queue", "the queue is paused: no job starts", "stado queue resume")
     else:
@@ -116,7 +125,7 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
 def _agent_findings(sights: list[AgentSight]) -> Iterator[Finding]:
     from stado.cli.render import duration, plural
 
-    if not any(sight.alive for sight in sights):
+    if not any(sight.alive and not sight.capacity.draining for sight in sights):
         yield Finding(
             "agents", "no agent is at work: no job starts", "stado up, or stado agent run"
         )

@@ -25,14 +25,18 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
     """
     from stado.cli import render
     from stado.cli.stories import story_fields, story_lines
+    from stado.core.states import State
     from stado.jobs.status import story
+    from stado.jobs.waiting import why_queued
 
     with opened_repository(target) as repo:
         told = story(repo, _selected(repo, job))
+        queued = told.record.state is State.QUEUED
+        wait = why_queued(repo, told.record.spec) if queued else None
         if as_json:
-            render.print_json(story_fields(told))
+            render.print_json(story_fields(told, wait))
             return
-        for line in story_lines(told, repo.now()):
+        for line in story_lines(told, wait, repo.now()):
             render.print_line(line)
 
 

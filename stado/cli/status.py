@@ -122,7 +122,7 @@ def _nothing(filter_text: str | None) -> str:
 def _notes(listing: Listing) -> list[str]:
     notes = [f"{row.job_id} cannot be read: {row.problem}" for row in listing.rows if row.problem]
     if listing.more:
-        notes.append(f"there are more: these are the newest {len(listing.rows)} (--limit N)")
+        notes.append(f"there are more: these are the first {len(listing.rows)} (--limit N)")
     if listing.search_cut:
         notes.append("only the newest jobs were searched: type the beginning of an id")
     if listing.queue_paused:

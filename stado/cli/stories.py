@@ -7,25 +7,28 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.render import duration, instant_text, plural
-from stado.cli.views import ending_text, job_fields
+from stado.cli.views import ending_text, job_fields, wait_fields, wait_text
 
 if TYPE_CHECKING:
     from stado.core.records import Heartbeat, LateResult, Record
     from stado.jobs.status import EpochStory, Story
+    from stado.jobs.waiting import Wait
 
 _LABEL_WIDTH = 10
 
 
-def story_fields(story: Story) -> dict[str, Any]:
+def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
     return {
         **job_fields(story.record),
+        "waiting": wait_fields(wait) if wait is not None else None,
         "cancel_asked_by": story.cancel_asked_by,
         "last_heard": _heartbeat_fields(story.heartbeat) if story.heartbeat else None,
         "epochs": [_epoch_fields(epoch) for epoch in story.epochs],
     }
 
 
-def story_lines(story: Story, now: datetime) -> Iterator[str]:
+def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]:
+    """`wait`: why it is in the queue, for a job that is."""
     record = story.record
     yield _line("job", record.id)
     yield _line("status", _status(story, now))
@@ -35,6 +38,8 @@ def story_lines(story: Story, now: datetime) -> Iterator[str]:
         yield _line("cancel", f"asked for by {story.cancel_asked_by}")
     for epoch in story.epochs:
         yield from _epoch_lines(epoch, record, now)
+    if wait is not None:
+        yield _line("waits", wait_text(wait))
 
 
 def _line(label: str, text: str) -> str:
@@ -47,13 +52,15 @@ def _ago(instant: datetime, now: datetime) -> str:
 
 
 def _status(story: Story, now: datetime) -> str:
-    record = story.record
-    started = f", {plural(record.starts, 'start')} ended" if record.starts else ""
-    parts = [f"{record.state.value}, epoch {record.epoch}{started}"]
-    if story.heartbeat is not None:
-        age = duration((now - story.heartbeat.at).total_seconds())
-        parts.append(f"{story.heartbeat.phase.value}, last heard {age} ago")
-    return "; ".join(parts)
+    record, heartbeat = story.record, story.heartbeat
+    parts = [f"{record.state.value}, epoch {record.epoch}"]
+    if record.starts:
+        parts.append(f"started {plural(record.starts, 'time')}")
+    if heartbeat is not None:
+        if heartbeat.phase.value != record.state.value:
+            parts.append(heartbeat.phase.value)
+        parts.append(f"last heard {duration((now - heartbeat.at).total_seconds())} ago")
+    return ", ".join(parts)
 
 
 def _spec_lines(record: Record) -> Iterator[str]:
@@ -90,7 +97,7 @@ def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
         if epoch.end is None:
             yield "goes on"
     elif epoch.end is None:
-        yield "waits in the queue" if epoch.epoch == record.epoch else "was queued"
+        yield "in the queue" if epoch.epoch == record.epoch else "was queued"
 
 
 def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:

@@ -15,7 +15,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from stado.core.spec import Request
+    from stado.core.spec import Request, Spec
     from stado.core.states import State
     from stado.jobs.repository import Repository
     from stado.jobs.submit import Submission
@@ -186,13 +186,22 @@ def _answer(repo: Repository, submission: Submission, request: Request, *, wait:
     )
     said = "submitted" if submission.created else "already submitted:"
     render.tell(f"{said} {what} (run {submission.run_id})")
-    deadline = request.shared.deadline_at
-    if deadline is not None and deadline <= repo.now():
-        render.tell(f"its deadline {deadline.isoformat()} has passed: no worker starts it any more")
+    if submission.created:
+        _warn(repo, request.shared)
     if not wait:
         base = submission.base_id
         following = f"status {base}" if request.batch else f"job watch {base} --follow"
         render.tell(f"next: stado {following}")
+
+
+def _warn(repo: Repository, shared: Spec) -> None:
+    """Who waits for what will not happen by itself should know it now."""
+    from stado.cli import render, views
+    from stado.jobs.waiting import why_queued
+
+    why = why_queued(repo, shared)
+    if why.remedy is not None:
+        render.tell(f"warning: it will wait: {views.wait_text(why)}")
 
 
 def _wait(repo: Repository, submission: Submission) -> dict[str, State]:

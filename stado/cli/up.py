@@ -63,8 +63,20 @@ class _Stop:
             self._pass_on(signal.SIGTERM)
 
     def _take(self, number: int, _frame: object) -> None:
+        self._say_what_happens()
         self.asked = True
         self._pass_on(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+
+    def _say_what_happens(self) -> None:
+        """On a terminal only; the agent's own log says it to everybody else."""
+        from stado.cli import render
+
+        if render.stderr_is_terminal():
+            render.tell(
+                "leaving: jobs that run go on, the next agent here counts them in"
+                if self.asked
+                else "stopping once the running jobs have ended; Ctrl-C again leaves them running"
+            )
 
     def _pass_on(self, number: int) -> None:
         for companion in self._companions:
@@ -74,8 +86,17 @@ class _Stop:
 @click.command()
 @click.option("--consumer-id", metavar="NAME", help="Name of the agent in the store.")
 @click.option("--work-dir", metavar="DIR", help="Where jobs work on this machine.")
+@click.option("--cpu", metavar="CORES", help="Cores to give to jobs. Default: all.")
+@click.option("--memory-gb", metavar="GIB", help="Memory to give to jobs. Default: what is free.")
 @target_options
-def up(*, consumer_id: str | None, work_dir: str | None, target: Target) -> int:
+def up(
+    *,
+    consumer_id: str | None,
+    work_dir: str | None,
+    cpu: str | None,
+    memory_gb: str | None,
+    target: Target,
+) -> int:
     """Run an agent and a coordinator on this machine until Ctrl-C.
 
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
@@ -86,7 +107,14 @@ def up(*, consumer_id: str | None, work_dir: str | None, target: Target) -> int:
 
     with opened_repository(target) as repo:
         address = repo.store.address
-    agent_options = _stated({"--consumer-id": consumer_id, "--work-dir": work_dir})
+    agent_options = _stated(
+        {
+            "--consumer-id": consumer_id,
+            "--work-dir": work_dir,
+            "--cpu": cpu,
+            "--memory-gb": memory_gb,
+        }
+    )
     stop = _Stop()
     with ExitStack() as cleanup:
         companions = [
@@ -94,7 +122,7 @@ def up(*, consumer_id: str | None, work_dir: str | None, target: Target) -> int:
             _start("agent", agent_options, target, cleanup),
         ]
         stop.heed(companions)
-        render.tell(f"agent and coordinator work on {address}; Ctrl-C stops both")
+        render.tell(f"agent and coordinator work on {address}; Ctrl-C stops both in good order")
         return _attend(companions, stop, live_machine().clock)
 
 

@@ -12,6 +12,7 @@ from stado.core.states import State
 if TYPE_CHECKING:
     from stado.core.records import Ending, Record
     from stado.jobs.status import Listing, Row
+    from stado.jobs.waiting import Wait
 
 STATUS_STYLES: Mapping[str, str] = {
     "queued": "yellow",
@@ -94,8 +95,8 @@ def listing_table(listing: Listing, now: datetime) -> tuple[list[Column], list[l
         Column("JOB"),
         Column("STATUS", styles=STATUS_STYLES),
         Column("AGE", right=True),
-        Column("RUN", width_max=20),
-        Column("REASON", width_max=20),
+        Column("RUN", width_max=14),
+        Column("REASON", width_max=14),
         Column("COMMAND"),
     ]
     cells = [
@@ -130,6 +131,15 @@ def outcome_text(record: Record) -> str:
     told = ending.detail or _exit_text(ending)
     reason = f" ({ending.reason.value})" if ending.reason else ""
     return clean(f"{text}: {told}{reason}" if told else f"{text}{reason}")
+
+
+def wait_text(wait: Wait) -> str:
+    """`no worker is at work; stado up starts one`, for people."""
+    return wait.text if wait.remedy is None else f"{wait.text}; {wait.remedy}"
+
+
+def wait_fields(wait: Wait) -> dict[str, Any]:
+    return {"code": wait.code, "text": wait.text, "remedy": wait.remedy}
 
 
 def jobs_text(count: int) -> str:

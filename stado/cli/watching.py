@@ -10,6 +10,7 @@ from stado.cli.failures import going_on
 from stado.cli.following import Pace, present_record
 from stado.core.states import State
 from stado.jobs.logs import LogReader, epochs_with_log
+from stado.jobs.waiting import why_queued
 
 if TYPE_CHECKING:
     from stado.core.records import Record
@@ -24,14 +25,19 @@ class _Output:
     def __init__(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoder = decoder(errors="replace") if render.stdout_is_terminal() else None
+        self._line_open = False
 
     def write(self, data: bytes) -> None:
+        self._line_open = not data.endswith(b"\n")
         render.print_bytes(self._decoder.decode(data).encode() if self._decoder else data)
 
     def end(self) -> None:
-        """Half a character at the end of a log is shown as a mark."""
+        """On a terminal half a character at the end of a log is shown as a mark, and what comes
+        next begins a line."""
         if self._decoder is not None:
-            render.print_bytes(self._decoder.decode(b"", final=True).encode())
+            rest = self._decoder.decode(b"", final=True)
+            render.print_bytes((rest + ("\n" if self._line_open else "")).encode())
+            self._line_open = False
 
 
 def print_log(repo: Repository, job_id: str) -> None:
@@ -39,13 +45,14 @@ def print_log(repo: Repository, job_id: str) -> None:
     record = present_record(repo, job_id)
     epochs = [epoch for epoch in epochs_with_log(repo, job_id) if epoch <= record.epoch]
     if not epochs:
-        render.tell(f"{_present(record)}; there is no log")
+        yet = "" if record.state.at_rest else " yet"
+        render.tell(f"{_present(repo, record)}; there is no log{yet}")
         return
     if epochs[-1] < record.epoch:
-        render.tell(f"{_present(record)}; this is the log of epoch {epochs[-1]}")
+        render.tell(f"{_present(repo, record)}; this is the log of epoch {epochs[-1]}")
     _Printer(repo, job_id, epochs[-1]).end()
     if record.state is State.RUNNING:
-        render.tell(f"{_present(record)}; --follow goes on printing")
+        render.tell(f"{_present(repo, record)}; --follow goes on printing")
 
 
 def follow_log(repo: Repository, job_id: str) -> int:
@@ -65,7 +72,7 @@ def follow_log(repo: Repository, job_id: str) -> int:
             if record.epoch != printer.epoch:
                 printer = _next_epoch(repo, printer, record)
             if record.state is State.QUEUED and told is not State.QUEUED:
-                render.tell(_present(record))
+                render.tell(_present(repo, record))
             told = record.state
             if printer.drain():
                 pace.quicken()
@@ -107,9 +114,9 @@ def _next_epoch(repo: Repository, printer: _Printer, record: Record) -> _Printer
     return _Printer(repo, record.id, record.epoch)
 
 
-def _present(record: Record) -> str:
+def _present(repo: Repository, record: Record) -> str:
     if record.state is State.QUEUED:
-        return f"job {record.id} is queued and waits for a worker with room for it"
+        return f"job {record.id} is queued: {views.wait_text(why_queued(repo, record.spec))}"
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"
         return f"job {record.id} runs on {worker}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stado.core import keys
 from stado.core.ids import milliseconds
 from stado.core.records import Record
-from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX
+from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
 
 _NAME = re.compile(
     r"(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
@@ -48,9 +48,8 @@ class ReadyEntry:
     needs: Needs
 
 
-def needs_of(record: Record) -> Needs:
+def needs_of(spec: Spec) -> Needs:
     """A job that states nothing takes one core and one GiB."""
-    spec = record.spec
     return Needs(
         cpu_milli=round((CPU_DEFAULT if spec.cpu is None else spec.cpu) * 1000),
         memory_mib=round((MEMORY_GB_DEFAULT if spec.memory_gb is None else spec.memory_gb) * 1024),
@@ -63,7 +62,7 @@ def entry_name(record: Record) -> str:
     inverted = PRIORITY_MAX - record.priority
     return (
         f"{inverted:019d}-{record.queued_ms:013d}-{record.id}"
-        f".{record.epoch}.{record.nonce}~{needs_of(record).encode()}"
+        f".{record.epoch}.{record.nonce}~{needs_of(record.spec).encode()}"
     )
 
 

@@ -8,7 +8,7 @@ from stado.core import keys
 from stado.core.records import Asks, Intent, Record
 from stado.core.spec import make_request
 from stado.core.states import State, Verdict
-from stado.errors import Ambiguous, NotFound
+from stado.errors import Ambiguous, NotFound, Refused
 from stado.jobs.endings import ask_cancel, claim_for_intent, finish_intent, settle
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
@@ -87,11 +87,16 @@ def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) 
     found = find_job(repo, job_id)
     if found is None:
         raise NotFound(job_id, "there is no such job")
+    if run_id == found.record.run_id:
+        raise Refused(
+            "run_id_conflict",
+            f"run id {run_id} is that of {job_id} itself: a rerun needs another, or none",
+        )
     spec = found.record.spec
     request = make_request([spec.command], spec, batch=False)
     return submit(
         repo,
-        run_id=run_id or f"rerun-{job_id}-{repo.entropy.letters(8)}",
+        run_id=run_id or f"rerun-{repo.entropy.letters(10)}",
         request=request,
         submitter=submitter,
         rerun_of=job_id,

@@ -171,7 +171,6 @@ class FileStore:
         if self._clock_read is None:
             with store_errors(self.address, writing=True):
                 self._check_root()
-                self._make_own_folders()
                 self._clock_read = self._read_clock()
         at, monotonic = self._clock_read
         return at + timedelta(seconds=self._clock.monotonic() - monotonic)
@@ -347,13 +346,19 @@ class FileStore:
                     path.unlink()
 
     def _read_clock(self) -> tuple[datetime, float]:
-        """The file server's clock, which for a network file system is not this host's."""
+        """The file server's clock, which for a network file system is not this host's. Who may
+        only read decides nothing by it, and gets this host's."""
         path = self._temporary / self._entropy.token()
         try:
+            self._make_own_folders()
             self._write_file(path, [])
-            return modified_at(path.stat()), self._clock.monotonic()
-        finally:
-            path.unlink(missing_ok=True)
+            read = modified_at(path.stat())
+            path.unlink()
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            read = self._clock.now()
+        return read, self._clock.monotonic()
 
     def _make_folder(self, folder: Path) -> None:
         """Makes a folder and its parents; `_sync_folders` flushes them, when the object is in

@@ -20,6 +20,7 @@ from stado.storage.port import Store
 from stado.storage.retry import RetryingStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HALF_SCHEME = re.compile(r"(s3|gs|file):(?!//)")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
 
@@ -63,6 +64,8 @@ def parse_address(address: str) -> StoreAddress:
     if not address:
         raise Misconfigured("", f"no store is given: it is {POSSIBLE}")
     found = _SCHEME.match(address)
+    if found is None and _HALF_SCHEME.match(address):
+        raise Misconfigured(address, f"that is no address: did you mean {_mended(address)}?")
     if found is None:
         return StoreAddress(Scheme.FILE, path=Path(address).expanduser())
     name = found[1].lower()
@@ -71,6 +74,11 @@ def parse_address(address: str) -> StoreAddress:
     if name == Scheme.FILE:
         return StoreAddress(Scheme.FILE, path=_file_path(address))
     return _bucket_address(Scheme(name), address[found.end() :])
+
+
+def _mended(address: str) -> str:
+    scheme, _, rest = address.partition(":")
+    return f"{scheme}://{rest.lstrip('/')}"
 
 
 def open_store(  # noqa: PLR0913 - the composition root's one call: ports and options by name

@@ -23,9 +23,15 @@ class FolderLock:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except (BlockingIOError, PermissionError):  # POSIX leaves open which
             return False
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         return True
+
+    def holder(self) -> str:
+        """The pid of who has it, as text; "" when it has not said so yet."""
+        return os.pread(self._descriptor, 20, 0).decode("ascii", "replace")
 
     def __exit__(
         self,

@@ -37,7 +37,7 @@ def test_a_running_job_is_waited_for(stado: Program, world: World) -> None:
     claimed = world.claim(job_id)
     process = stado.start("cancel", job_id)
     assert process.stderr is not None
-    assert b"asked local@box to stop 1 job; waiting" in process.stderr.readline()
+    assert b"asked local@box to stop 1 job, within " in process.stderr.readline()
     asked = world.repo.find_asks(job_id, 1)
     assert asked is not None
     assert asked.value.cancel_by == "ada"

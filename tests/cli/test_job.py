@@ -98,7 +98,7 @@ def test_the_story_tells_each_epoch_who_held_it_and_how_it_ended(
     world.repo.create(keys.late(job_id, 1), late)
     world.fail(job_id, 3)
     shown = stado.ok("job", "show", job_id)
-    assert "status    failed, epoch 2, 2 starts ended" in shown
+    assert "status    failed, epoch 2, started 2 times" in shown
     assert "epoch 1   local@box since" in shown
     assert "lost (lease_expired): worker local@box was not heard" in shown
     assert "too late" in shown
@@ -112,7 +112,7 @@ def test_the_story_tells_each_epoch_who_held_it_and_how_it_ended(
 
 def test_the_story_of_a_queued_and_of_a_running_job(stado: Program, world: World) -> None:
     job_id = submit(stado, "story")
-    assert "epoch 1   waits in the queue" in stado.ok("job", "show", job_id)
+    assert "waits     no worker is at work; `stado up` here" in stado.ok("job", "show", job_id)
     world.claim(job_id)
     assert "goes on" in stado.ok("job", "show", job_id)
     stado.ok("cancel", job_id, "--no-wait")
@@ -163,14 +163,14 @@ def test_a_terminal_gets_marks_for_what_is_no_text(stado: Program, world: World)
     shown = os.read(ours, 10_000)
     os.close(ours)
     assert process.returncode == 0
-    assert shown.decode() == "a\ufffd🚲\ufffd"
+    assert shown.decode() == "a\ufffd🚲\ufffd\r\n"
 
 
 def test_watching_a_queued_job_says_so_and_ends(stado: Program, world: World) -> None:
     job_id = submit(stado, "waits")
     result = stado("job", "watch", job_id)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert f"job {job_id} is queued and waits for a worker" in result.stderr
+    assert f"job {job_id} is queued: no worker is at work; " in result.stderr
 
 
 def test_watching_without_follow_shows_the_newest_epoch_that_has_a_log(

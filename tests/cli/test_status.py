@@ -114,7 +114,7 @@ def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None
     submit_batch(stado, "sweep", 5)
     result = stado("status", "--limit", "2")
     assert len(result.stdout.splitlines()) == 3
-    assert "there are more: these are the newest 2" in result.stderr
+    assert "there are more: these are the first 2" in result.stderr
 
 
 def test_an_unreadable_record_costs_its_own_row_only(stado: Program, world: World) -> None:

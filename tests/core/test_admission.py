@@ -11,7 +11,7 @@ ONE = Needs(cpu_milli=1000, memory_mib=1024)
 
 def test_an_unsized_job_takes_one_core_and_one_gib() -> None:
     """R184"""
-    needs = needs_of(queued())
+    needs = needs_of(queued().spec)
     assert admit(needs, Offer(1000, 1024), now_ms=0) is None
     assert Offer(4000, 4096).less(needs) == Offer(3000, 3072)
     assert admit(needs, Offer(999, 1024), now_ms=0) is not None

@@ -42,7 +42,7 @@ def test_an_entry_tells_everything_that_went_into_it(record: Record) -> None:
     assert entry.name == entry_name(record)
     assert (entry.priority, entry.queued_ms) == (record.priority, record.queued_ms)
     assert (entry.job_id, entry.epoch) == (record.id, record.epoch)
-    assert entry.needs == needs_of(record)
+    assert entry.needs == needs_of(record.spec)
     check_key(entry_key(record))
 
 
@@ -69,7 +69,7 @@ def test_the_pause_mark_sorts_before_every_entry() -> None:
 
 def test_a_job_that_states_nothing_needs_one_core_and_one_gib() -> None:
     """R184"""
-    assert needs_of(queued()) == Needs(cpu_milli=1000, memory_mib=1024)
+    assert needs_of(queued().spec) == Needs(cpu_milli=1000, memory_mib=1024)
     assert entry_name(queued()).endswith("~c1000.m1024")
 
 
@@ -77,7 +77,7 @@ def test_a_deadline_is_in_the_entry() -> None:
     """R136"""
     deadline = NOW + timedelta(hours=1)
     record = queued(spec=Spec(command="true", deadline_at=deadline))
-    assert needs_of(record).deadline_ms == milliseconds(deadline)
+    assert needs_of(record.spec).deadline_ms == milliseconds(deadline)
 
 
 @pytest.mark.parametrize(
