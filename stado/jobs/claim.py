@@ -97,7 +97,8 @@ def _queued_record(repo: Repository, entry: ReadyEntry) -> Stored[Record] | None
 
 
 def _pass_gate(repo: Repository, record: Record) -> Version | None:
-    """Creates `running/<id>.json`; None when somebody else is in it."""
+    """Creates `running/<id>.json`; None when somebody else is in it. One with our own token is
+    ours, whatever the store made of its answer."""
     key = keys.record(State.RUNNING, record.id)
     for _ in range(_GATE_ROUNDS_MAX):
         version = repo.create(key, record)
@@ -106,6 +107,8 @@ def _pass_gate(repo: Repository, record: Record) -> Version | None:
         running = repo.find_record(State.RUNNING, record.id)
         if running is None:
             continue
+        if running.value.epoch == record.epoch and running.value.holder == record.holder:
+            return running.version
         if running.value.epoch >= record.epoch:
             return None
         if settle(repo, record.id, running.value.epoch) is None:
@@ -114,13 +117,16 @@ def _pass_gate(repo: Repository, record: Record) -> Version | None:
 
 
 def _make_final(repo: Repository, record: Record, holder: Holder) -> bool:
-    """Creates the claim cell. When it is taken, the epoch is over, or will be, or is another's."""
+    """Creates the claim cell. When it is taken, and not by us, the epoch is over, or will be, or
+    is another's."""
     cell = ClaimCell(token=holder.token, by=holder.consumer, at=holder.claimed_at, record=record)
     if repo.create(keys.claim_cell(record.id, record.epoch), cell) is not None:
         return True
     if settle(repo, record.id, record.epoch) is not None:
         return False
     taken = repo.claim_cell(record.id, record.epoch)
+    if taken.token == holder.token:
+        return True
     if taken.intent is not None:
         finish_intent(repo, taken)
     return False

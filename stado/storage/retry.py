@@ -2,6 +2,10 @@
 
 This is the only place that retries: the SDKs are told not to, for their retries hide that an
 earlier attempt may have been applied, and then report the caller's own write as someone else's.
+
+An attempt that was refused for the time being (503) counts as not applied, but there are services
+and proxies that say so of a write which they have applied. What a later attempt meets is therefore
+compared with what was sent, after any failed attempt.
 """
 
 from __future__ import annotations
@@ -206,16 +210,19 @@ class _Create:
         self._store = store
         self._key = key
         self._data = data
-        self._unclear = False
+        self._failed = False
 
     def once(self) -> Version:
         try:
             return self._store.create(self._key, self._data)
+        except Unavailable:
+            self._failed = True
+            raise
         except Ambiguous as error:
-            self._unclear = True
+            self._failed = True
             return self._own_version(error)
         except Exists as error:
-            if not self._unclear:
+            if not self._failed:
                 raise
             return self._own_version(error)
 
@@ -264,16 +271,20 @@ class _Replace:
         self._key = key
         self._data = data
         self._version = version
+        self._failed = False
         self._unclear = False
 
     def once(self) -> Version:
         try:
             return self._store.replace(self._key, self._data, self._version)
+        except Unavailable:
+            self._failed = True
+            raise
         except Ambiguous as error:
             self._unclear = True
             return self._own_version(error)
         except Conflict as error:
-            if not self._unclear:
+            if not self._unclear and not self._failed:
                 raise
             return self._own_version(error)
 
@@ -281,6 +292,8 @@ class _Replace:
         found = _read_back(self._store, self._key)
         if found is not None and found.data == self._data:
             return found.version
+        if not self._unclear:
+            raise error
         if found is not None and found.version == self._version:
             raise Ambiguous(self._key, f"a replace had no answer ({error})") from error
         raise _Superseded(

@@ -9,7 +9,7 @@ from stado.core.order import entry_key
 from stado.core.records import Intent, Phase
 from stado.core.spec import PRIORITY_MAX, Spec
 from stado.core.states import State
-from stado.errors import Ambiguous, StoreError, Unreadable
+from stado.errors import Ambiguous, Exists, StoreError, Unreadable
 from stado.jobs.claim import Claimant, Claimed, adopt, claim
 from stado.jobs.endings import claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
@@ -362,3 +362,21 @@ def test_a_claimer_finishes_the_intent_that_it_meets(world: World) -> None:
     assert claim(world.repo, entry, ALICE) is None
     assert world.states(job) == {State.CANCELLED}
     assert world.names(keys.READY) == []
+
+
+@pytest.mark.parametrize("key", [keys.record(State.RUNNING, ""), "status/"], ids=["gate", "cell"])
+def test_a_claimer_knows_its_own_token_again(world: World, key: str) -> None:
+    """A store may have applied a create of which it says that somebody else was there first."""
+    job = world.submit()
+
+    def deny_it(operation: Operation, told: str) -> None:
+        if operation is Operation.CREATE and told.startswith(key.removesuffix(".json")):
+            raise Exists(told)
+
+    (entry,) = world.entries()
+    claimed = claim(world.repo_over(GuardedStore(world.store, after=deny_it)), entry, ALICE)
+    assert claimed is not None
+    assert world.repo.claim_cell(job, 1).token == claimed.token
+    assert world.states(job) == {State.RUNNING}
+    world.end(claimed)
+    assert world.states(job) == {State.COMPLETED}

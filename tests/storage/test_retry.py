@@ -18,6 +18,7 @@ from stado.errors import (
 from stado.storage.faults import Fault, FaultKind, FaultyStore, RandomFaults, ScriptedFaults
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import CountingStore, Operation
+from stado.storage.port import Version
 from stado.storage.retry import RetryingStore, RetryLimits
 from tests.storage.fakes import FakeClock, SeededEntropy
 from tests.storage.stores import TASKS
@@ -108,6 +109,52 @@ def test_unclear_create_is_found_out(kind: FaultKind) -> None:
     setting = Setting(_fault(kind, Operation.CREATE))
     version = setting.store.create("a", b"mine")
     assert setting.memory.get("a").version == version
+
+
+class _Refusing(MemoryStore):
+    """Applies writes, and says once of each kind that it did not."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock(), TASKS)
+        self._told: set[Operation] = set()
+
+    def create(self, key: str, data: bytes) -> Version:
+        version = super().create(key, data)
+        self._refuse_once(Operation.CREATE, key)
+        return version
+
+    def replace(self, key: str, data: bytes, version: Version) -> Version:
+        replaced = super().replace(key, data, version)
+        self._refuse_once(Operation.REPLACE, key)
+        return replaced
+
+    def delete(self, key: str, version: Version | None) -> None:
+        super().delete(key, version)
+        self._refuse_once(Operation.DELETE, key)
+
+    def _refuse_once(self, operation: Operation, key: str) -> None:
+        if operation not in self._told:
+            self._told.add(operation)
+            raise Throttled(key)
+
+
+def test_own_write_of_which_the_store_said_that_it_was_refused_is_known_again() -> None:
+    """A 503 after the write was applied, as proxies and some servers give it."""
+    memory = _Refusing()
+    store = RetryingStore(memory, clock=FakeClock(), entropy=SeededEntropy(), tasks=TASKS)
+    first = store.create("a", b"mine")
+    assert memory.get("a").version == first
+    second = store.replace("a", b"newer", first)
+    assert (memory.get("a").data, memory.get("a").version) == (b"newer", second)
+    store.delete("a", second)
+    assert memory.list("a") == []
+
+
+def test_create_of_another_is_told_after_a_refused_attempt() -> None:
+    setting = Setting(_fault(FaultKind.THROTTLED, Operation.CREATE))
+    setting.memory.create("a", b"theirs")
+    with pytest.raises(Exists):
+        setting.store.create("a", b"mine")
 
 
 def test_create_of_another_is_told_after_an_unclear_attempt() -> None:
