@@ -1,13 +1,15 @@
 """Keeps a job's checkpoint folder in the store while the job runs.
 
 A folder is uploaded when it has changed since the last time and then stood still for a beat, so
-that a half-written checkpoint is not taken. What changes under the upload is not committed. The
-last two stay in the store: one to start from, and one more for when that one cannot be read.
+that a half-written checkpoint is not taken. Files that are replaced under the upload are committed
+as they were; when one is written in place, nothing is. The last two stay in the store: one to start
+from, and one more for when that one cannot be read.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from stado.core.records import Checkpoint
@@ -50,21 +52,26 @@ class CheckpointSync:
         if first_error is not None:
             raise first_error
 
-    def save_when_due(self, job_id: str, epoch: int) -> None:
+    def save_when_due(
+        self, job_id: str, epoch: int, *, between: Callable[[], None] | None = None
+    ) -> None:
+        """`between` is called after each part; what it raises ends the save."""
         now = self._repo.clock.monotonic()
         if now < self._due_at:
             return
         self._due_at = now + self._repo.deployment.beat_seconds
         before, self._seen = self._seen, fingerprint(self._folder)
         if self._seen == before:
-            self._save(job_id, epoch)
+            self._save(job_id, epoch, between)
 
-    def save_rest(self, job_id: str, epoch: int) -> None:
-        """What the job left there, now that nothing writes any more."""
+    def save_rest(
+        self, job_id: str, epoch: int, *, between: Callable[[], None] | None = None
+    ) -> None:
+        """What the job left there, now that nothing writes any more. `between` as above."""
         self._seen = fingerprint(self._folder)
-        self._save(job_id, epoch)
+        self._save(job_id, epoch, between)
 
-    def _save(self, job_id: str, epoch: int) -> None:
+    def _save(self, job_id: str, epoch: int, between: Callable[[], None] | None) -> None:
         if not self._seen or self._seen == self._saved:
             return
         self._sequence += 1
@@ -76,6 +83,7 @@ class CheckpointSync:
             sequence=self._sequence,
             folder=self._folder,
             part_bytes=self._part_bytes,
+            between=between,
         )
         if saved is not None:
             self._saved = state

@@ -1,5 +1,6 @@
 """Checkpoints: what a job needs to go on elsewhere. Parts of at most 64 MB, uploaded one by one
-so that a long upload shows as new names, then committed by a manifest.
+so that a long upload shows as new names, then committed by a manifest. What is uploaded is a
+snapshot, so that a job may go on replacing its files meanwhile.
 
 The newest committed checkpoint of any earlier epoch is what a later one starts from.
 """
@@ -8,31 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
+import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stado.core import keys
 from stado.core.records import Checkpoint, CheckpointFile
-from stado.errors import Conflict
+from stado.errors import Ambiguous, Conflict, StoreError
 from stado.jobs.outputs import local_files, safe_target
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import walk
 
+log = logging.getLogger(__name__)
+
 PART_BYTES_MAX = 64 * 1024 * 1024
 
-Fingerprint = tuple[tuple[str, int, int], ...]
-"""(path, size, mtime in ns) of each file: what tells a changed folder from the same one."""
+FileState = tuple[str, int, int]
+"""Path, size, mtime in ns."""
+
+Fingerprint = tuple[FileState, ...]
+"""The state of each file: what tells a changed folder from the same one."""
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """The state of a folder; files that vanish meanwhile are left out."""
+    """The state of a folder; files that vanish meanwhile, or cannot be looked at, are left out."""
     found = []
     for path in local_files(folder).files:
         try:
             status = (folder / path).stat()
-        except FileNotFoundError:
+        except OSError:
             continue
         found.append((path, status.st_size, status.st_mtime_ns))
     return tuple(found)
@@ -46,23 +54,31 @@ def save(
     sequence: int,
     folder: Path,
     part_bytes: int = PART_BYTES_MAX,
+    between: Callable[[], None] | None = None,
 ) -> Checkpoint | None:
-    """Uploads a folder as a checkpoint; None when it changed on the way, and then nothing is
-    committed. A crash leaves parts without a manifest, which nobody reads."""
-    before = fingerprint(folder)
+    """Uploads a folder, as it is now, as a checkpoint. None, with nothing committed, when a file
+    was written in place before it was uploaded, or cannot be read.
+
+    `between` is called after each part; what it raises ends the save. Then, and after any failure
+    but a manifest without an answer, the parts are deleted as far as the store goes along. A
+    crash leaves parts without a manifest, which nobody reads."""
+    snapshot = folder.with_name(f"{folder.name}.saving")
     names = (keys.checkpoint_part(job_id, epoch, sequence, number) for number in itertools.count())
-    files = []
-    for path, _, _ in before:
-        try:
-            files.append(_save_file(repo, folder, path, names, part_bytes))
-        except FileNotFoundError:
-            return None
-    if fingerprint(folder) != before:
+    upload = _Upload(repo, names, part_bytes=part_bytes, between=between)
+    try:
+        files = [upload.save(snapshot, state) for state in _take_snapshot(folder, snapshot)]
+        at = repo.now()
+    except _NotWhole as error:
+        log.info("event=checkpoint_dropped job=%s epoch=%d why=%r", job_id, epoch, str(error))
+        upload.take_back()
         return None
-    checkpoint = Checkpoint(
-        job_id=job_id, epoch=epoch, sequence=sequence, at=repo.now(), files=files
-    )
-    repo.store.put(keys.checkpoint_manifest(job_id, epoch, sequence), checkpoint.encode())
+    except BaseException:
+        upload.take_back()
+        raise
+    finally:
+        shutil.rmtree(snapshot, ignore_errors=True)
+    checkpoint = Checkpoint(job_id=job_id, epoch=epoch, sequence=sequence, at=at, files=files)
+    _commit(repo, checkpoint, upload)
     return checkpoint
 
 
@@ -104,17 +120,107 @@ def delete(repo: Repository, checkpoint: Checkpoint) -> None:
     repo.tasks.map(lambda part: repo.store.delete(part, None), parts, limit=PARALLEL_REQUESTS)
 
 
-def _save_file(
-    repo: Repository, folder: Path, path: str, names: Iterator[str], part_bytes: int
-) -> CheckpointFile:
-    digest = hashlib.sha256()
-    size = 0
-    parts = []
-    with (folder / path).open("rb") as file:
-        while data := file.read(part_bytes):
-            key = next(names)
-            repo.store.put(key, data)
-            parts.append(key)
+class _NotWhole(Exception):
+    """What was taken of the folder is not what was there at any one time."""
+
+
+def _take_snapshot(folder: Path, snapshot: Path) -> Fingerprint:
+    """Gives the files of a folder second names in `snapshot`, and says what they hold. What is
+    replaced in the folder from then on stays as it was in the snapshot. Raises `_NotWhole`."""
+    shutil.rmtree(snapshot, ignore_errors=True)
+    before = fingerprint(folder)
+    try:
+        for path, _, _ in before:
+            (snapshot / path).parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(folder / path, snapshot / path)
+    except OSError as error:
+        raise _NotWhole(str(error)) from error
+    taken = fingerprint(snapshot)
+    if fingerprint(folder) != before:
+        raise _NotWhole("the folder changed while a snapshot of it was taken")
+    return taken
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (FileNotFoundError, FileExistsError):
+        raise  # copying over what is there could write into a file of the job
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+class _Upload:
+    """The parts of one save, put one by one, and deleted when it comes to nothing."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        names: Iterator[str],
+        *,
+        part_bytes: int,
+        between: Callable[[], None] | None,
+    ) -> None:
+        self._repo = repo
+        self._names = names
+        self._part_bytes = part_bytes
+        self._between = between
+        self._begun: list[str] = []
+
+    def save(self, folder: Path, state: FileState) -> CheckpointFile:
+        """Raises `_NotWhole` when the file is not, or no longer, in this state."""
+        path, size, _ = state
+        digest = hashlib.sha256()
+        parts = []
+        for data in _read(folder / path, size, self._part_bytes):
+            parts.append(self._put(data))
             digest.update(data)
-            size += len(data)
-    return CheckpointFile(path=path, size=size, sha256=digest.hexdigest(), parts=parts)
+        _check_unchanged(folder, state)
+        return CheckpointFile(path=path, size=size, sha256=digest.hexdigest(), parts=parts)
+
+    def take_back(self) -> None:
+        """Best effort: parts that stay only take room. A store that is away is not asked again
+        for each of them."""
+        for key in self._begun:
+            try:
+                self._repo.store.delete(key, None)
+            except StoreError as error:
+                log.warning("event=checkpoint_parts_left key=%s error=%r", key, str(error))
+                return
+
+    def _put(self, data: bytes) -> str:
+        key = next(self._names)
+        self._begun.append(key)
+        self._repo.store.put(key, data)
+        if self._between is not None:
+            self._between()
+        return key
+
+
+def _read(path: Path, size: int, piece_bytes: int) -> Iterator[bytes]:
+    """No more than `size`, for a file can grow as fast as it is read. Only errors of the file
+    itself become `_NotWhole`, none of whoever takes the pieces."""
+    try:
+        with path.open("rb") as file:
+            for begin in range(0, size, piece_bytes):
+                yield file.read(min(piece_bytes, size - begin))
+    except OSError as error:
+        raise _NotWhole(str(error)) from error
+
+
+def _check_unchanged(folder: Path, state: FileState) -> None:
+    path, size, mtime_ns = state
+    status = (folder / path).stat()
+    if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+        raise _NotWhole(f"{path} was written in place while it was uploaded")
+
+
+def _commit(repo: Repository, checkpoint: Checkpoint, upload: _Upload) -> None:
+    key = keys.checkpoint_manifest(checkpoint.job_id, checkpoint.epoch, checkpoint.sequence)
+    try:
+        repo.store.put(key, checkpoint.encode())
+    except Ambiguous:
+        raise  # it may be there, and then its parts must be
+    except StoreError:
+        upload.take_back()
+        raise

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stado.core import keys
-from stado.errors import Unreadable
+from stado.errors import Ambiguous, Unavailable, Unreadable
+from stado.jobs import checkpoints
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
+from stado.storage.memory import MemoryStore
+from stado.storage.observe import Operation
+from stado.storage.port import Version
 from stado_agent.checkpoint_sync import CheckpointSync
 from tests.jobs.world import World
 
@@ -15,9 +23,52 @@ JOB = "a" * 16
 BEAT = 15.0
 
 
+class BusyStore(MemoryStore):
+    """Something happens on this host whenever a part is uploaded."""
+
+    def __init__(self, world: World, happen: Callable[[], None]) -> None:
+        super().__init__(world.clock, world.tasks)
+        self._happen = happen
+
+    def put(self, key: str, data: bytes) -> Version:
+        self._happen()
+        return super().put(key, data)
+
+
+def _names(world: World) -> list[str]:
+    return world.names(keys.checkpoints_folder(JOB))
+
+
 def _manifests(world: World) -> list[str]:
-    names = world.names(keys.checkpoints_folder(JOB))
-    return [name for name in names if keys.parse_checkpoint_manifest(name)]
+    return [name for name in _names(world) if keys.parse_checkpoint_manifest(name)]
+
+
+def _busy(world: World, happen: Callable[[], None]) -> World:
+    """The world, with a busy store from now on."""
+    world.store = BusyStore(world, happen)
+    world.repo = world.repo_over(world.store)
+    return world
+
+
+def _folder(tmp_path: Path, *, count: int = 3) -> Path:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"part-{number}").write_text(f"old {number}")
+    return folder
+
+
+def _save(world: World, folder: Path, between: Callable[[], None] | None = None) -> bool:
+    saved = checkpoints.save(
+        world.repo, job_id=JOB, epoch=1, sequence=1, folder=folder, part_bytes=3, between=between
+    )
+    return saved is not None
+
+
+def _replace(path: Path, text: str) -> None:
+    """As a program does that leaves a whole file at any time."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").rename(path)
 
 
 def _beat(world: World, sync: CheckpointSync, times: int = 1) -> None:
@@ -97,3 +148,138 @@ def test_a_job_whose_checkpoints_cannot_be_read_says_so(world: World, tmp_path: 
 def test_a_job_that_saved_nothing_starts_with_an_empty_folder(world: World, tmp_path: Path) -> None:
     CheckpointSync(world.repo, tmp_path / "to").restore_newest(JOB)
     assert not (tmp_path / "to").exists()
+
+
+# --- a folder that goes on changing ---------------------------------------------------------
+
+
+def test_files_that_are_replaced_during_the_upload_are_saved_as_they_were(
+    world: World, tmp_path: Path
+) -> None:
+    folder = _folder(tmp_path)
+
+    def replace_all() -> None:
+        (folder / "another").write_text("new")
+        (folder / "part-1").unlink(missing_ok=True)
+        _replace(folder / "part-2", "new")
+
+    assert _save(_busy(world, replace_all), folder)
+    checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    restored = {path.name: path.read_text() for path in (tmp_path / "to").iterdir()}
+    assert restored == {"part-0": "old 0", "part-1": "old 1", "part-2": "old 2"}
+    assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
+
+
+def test_a_file_that_is_written_in_place_during_the_upload_is_no_checkpoint(
+    world: World, tmp_path: Path
+) -> None:
+    folder = _folder(tmp_path)
+
+    def write_in_place() -> None:
+        with (folder / "part-1").open("a") as file:
+            file.write("new")
+
+    assert not _save(_busy(world, write_in_place), folder)
+    assert _names(world) == []
+    assert os.listdir(tmp_path) == ["checkpoints"]
+
+
+def test_a_folder_that_cannot_be_linked_is_copied(world: World, tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is one file system only")
+        (Path(elsewhere) / "step").write_text("old")
+        (tmp_path / "checkpoints").symlink_to(elsewhere)
+        folder = tmp_path / "checkpoints"
+        assert _save(_busy(world, lambda: _replace(folder / "step", "new")), folder)
+        checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    assert (tmp_path / "to/step").read_text() == "old"
+
+
+def test_what_an_earlier_save_left_beside_the_folder_is_not_taken(
+    world: World, tmp_path: Path
+) -> None:
+    folder = _folder(tmp_path, count=1)
+    (tmp_path / "checkpoints.saving").mkdir()
+    (tmp_path / "checkpoints.saving" / "part-0").write_text("stale")
+    (tmp_path / "checkpoints.saving" / "stale").write_text("stale")
+    assert _save(world, folder)
+    checkpoint = checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    assert [file.path for file in checkpoint.files] == ["part-0"]
+    assert (folder / "part-0").read_text() == (tmp_path / "to/part-0").read_text() == "old 0"
+
+
+# --- a save that comes to nothing -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("skip", [0, 3, 6])
+def test_a_save_that_the_store_refuses_takes_its_parts_back(
+    world: World, tmp_path: Path, skip: int
+) -> None:
+    """Three files of two parts each, then the manifest."""
+    folder = _folder(tmp_path)
+    away = ScriptedFaults(Fault(FaultKind.UNAVAILABLE, Operation.PUT, skip=skip))
+    world.repo = world.repo_over(FaultyStore(world.store, world.clock, away))
+    with pytest.raises(Unavailable):
+        _save(world, folder)
+    assert _names(world) == []
+    assert os.listdir(tmp_path) == ["checkpoints"]
+
+
+def test_parts_stay_when_their_manifest_may_be_there(world: World, tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    silent = ScriptedFaults(Fault(FaultKind.LOST_ANSWER, Operation.PUT, skip=6))
+    world.repo = world.repo_over(FaultyStore(world.store, world.clock, silent))
+    with pytest.raises(Ambiguous):
+        _save(world, folder)
+    checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    assert (tmp_path / "to/part-2").read_text() == "old 2"
+
+
+def test_a_store_that_stays_away_is_asked_once_to_take_the_parts_back(
+    world: World, tmp_path: Path
+) -> None:
+    faults = ScriptedFaults(
+        Fault(FaultKind.UNAVAILABLE, Operation.PUT, skip=4),
+        Fault(FaultKind.DENIED, Operation.DELETE),
+    )
+    world.repo = world.repo_over(FaultyStore(world.store, world.clock, faults))
+    with pytest.raises(Unavailable):
+        _save(world, _folder(tmp_path))
+    assert len(_names(world)) == 4
+
+
+class Stopped(Exception):
+    """Raised by a caller that has other things to do."""
+
+
+@pytest.mark.parametrize("error", [Stopped(), OSError(), Unavailable("")])
+def test_a_caller_can_stop_a_save_between_two_parts(
+    world: World, tmp_path: Path, error: Exception
+) -> None:
+    seen: list[int] = []
+
+    def between() -> None:
+        seen.append(len(_names(world)))
+        if len(seen) == 4:
+            raise error
+
+    with pytest.raises(type(error)):
+        _save(world, _folder(tmp_path), between)
+    assert seen == [1, 2, 3, 4]
+    assert _names(world) == []
+    assert os.listdir(tmp_path) == ["checkpoints"]
+
+
+def test_saves_of_the_supervisor_can_be_stopped_too(world: World, tmp_path: Path) -> None:
+    def stop() -> None:
+        raise Stopped
+
+    sync = CheckpointSync(world.repo, _folder(tmp_path), part_bytes=3)
+    with pytest.raises(Stopped):
+        sync.save_rest(JOB, 1, between=stop)
+    with pytest.raises(Stopped):
+        for _ in range(2):
+            world.clock.sleep(BEAT)
+            sync.save_when_due(JOB, 1, between=stop)
+    assert _names(world) == []
