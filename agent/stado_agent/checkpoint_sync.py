@@ -36,14 +36,15 @@ class CheckpointSync:
         self._seen: Fingerprint = ()
         self._due_at = repo.clock.monotonic() + repo.deployment.beat_seconds
 
-    def restore_newest(self, job_id: str) -> None:
+    def restore_newest(self, job_id: str, *, between: Callable[[], None] | None = None) -> None:
         """Fills the folder, which need not be saved again then; leaves it empty for a job that
         has saved nothing. Raises what is wrong with the newest checkpoint when none can be read:
-        `Unreadable`, `NotFound`, `Conflict`, `Refused`."""
+        `Unreadable`, `NotFound`, `Conflict`, `Refused`. `between` is called after each part, and
+        ends it by raising anything else."""
         first_error: Exception | None = None
         for key in checkpoints.newest_manifests(self._repo, job_id, limit=_KEPT):
             try:
-                checkpoints.restore(self._repo, key, self._folder)
+                checkpoints.restore(self._repo, key, self._folder, between=between)
                 self._saved = fingerprint(self._folder)
                 return
             except (Unreadable, NotFound, Conflict, Refused) as error:

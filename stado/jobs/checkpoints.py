@@ -26,6 +26,7 @@ from stado.storage.port import walk
 log = logging.getLogger(__name__)
 
 PART_BYTES_MAX = 64 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 FileState = tuple[str, int, int]
 """Path, size, mtime in ns."""
@@ -89,10 +90,16 @@ def newest_manifests(repo: Repository, job_id: str, *, limit: int) -> list[str]:
     return list(reversed(deque(committed, maxlen=limit)))
 
 
-def restore(repo: Repository, manifest_key: str, folder: Path) -> Checkpoint:
+def restore(
+    repo: Repository,
+    manifest_key: str,
+    folder: Path,
+    *,
+    between: Callable[[], None] | None = None,
+) -> Checkpoint:
     """Makes a folder hold a checkpoint's files and nothing else. Raises `Unreadable`, `NotFound`,
     `Conflict` when a file is not what the manifest says, `Refused` when a path leaves the
-    folder."""
+    folder, and what `between` raises, which is called after each part."""
     checkpoint = repo.read(Checkpoint, manifest_key).value
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -101,8 +108,7 @@ def restore(repo: Repository, manifest_key: str, folder: Path) -> Checkpoint:
         target.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         with target.open("wb") as output:
-            for part in file.parts:
-                data = repo.store.get(part).data
+            for data in _stream(repo, file.parts, folder.with_name(f"{folder.name}.part"), between):
                 digest.update(data)
                 output.write(data)
         if digest.hexdigest() != file.sha256:
@@ -118,6 +124,23 @@ def delete(repo: Repository, checkpoint: Checkpoint) -> None:
     repo.store.delete(manifest, None)
     parts = [part for file in checkpoint.files for part in file.parts]
     repo.tasks.map(lambda part: repo.store.delete(part, None), parts, limit=PARALLEL_REQUESTS)
+
+
+def _stream(
+    repo: Repository, parts: list[str], temporary: Path, between: Callable[[], None] | None
+) -> Iterator[bytes]:
+    """The content of the parts, a megabyte at a time: a part is downloaded, which takes what time
+    it takes, and never held in memory."""
+    for part in parts:
+        try:
+            size = repo.store.download(part, temporary).size
+            with temporary.open("rb") as file:
+                for _ in range(0, size, _CHUNK_BYTES):
+                    yield file.read(_CHUNK_BYTES)
+        finally:
+            temporary.unlink(missing_ok=True)
+        if between is not None:
+            between()
 
 
 class _NotWhole(Exception):

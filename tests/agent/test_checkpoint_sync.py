@@ -15,7 +15,7 @@ from stado.jobs import checkpoints
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
-from stado.storage.port import Version
+from stado.storage.port import Blob, FileDigest, Version
 from stado_agent.checkpoint_sync import CheckpointSync
 from tests.jobs.world import World
 
@@ -283,3 +283,42 @@ def test_saves_of_the_supervisor_can_be_stopped_too(world: World, tmp_path: Path
             world.clock.sleep(BEAT)
             sync.save_when_due(JOB, 1, between=stop)
     assert _names(world) == []
+
+
+# --- restoring ------------------------------------------------------------------------------
+
+
+class StreamingStore(MemoryStore):
+    """Hands out manifests in one piece, and nothing else."""
+
+    def get(self, key: str, *, unless: Version | None = None) -> Blob:
+        assert keys.parse_checkpoint_manifest(key)
+        return super().get(key, unless=unless)
+
+    def download(self, key: str, path: Path) -> FileDigest:
+        path.write_bytes(super().get(key).data)
+        return FileDigest(path.stat().st_size, "")
+
+
+def test_a_restore_holds_no_part_in_memory(world: World, tmp_path: Path) -> None:
+    world.store = StreamingStore(world.clock, world.tasks)
+    world.repo = world.repo_over(world.store)
+    assert _save(world, _folder(tmp_path))
+    checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    assert (tmp_path / "to/part-2").read_text() == "old 2"
+    assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
+
+
+def test_a_caller_can_stop_a_restore_between_two_parts(world: World, tmp_path: Path) -> None:
+    CheckpointSync(world.repo, _folder(tmp_path), part_bytes=3).save_rest(JOB, 1)
+    looks: list[int] = []
+
+    def between() -> None:
+        looks.append(1)
+        if len(looks) == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        CheckpointSync(world.repo, tmp_path / "to").restore_newest(JOB, between=between)
+    assert len(looks) == 4
+    assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
