@@ -21,7 +21,8 @@ class Coordinator:
     def __init__(self, repo: Repository, *, holder: str) -> None:
         self._repo = repo
         self._leadership = Leadership(repo, holder=holder)
-        self._passes = Passes(repo, by=holder)
+        # A large submission that is finished shall not keep the reaper from its next look.
+        self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.beat_seconds)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:

@@ -5,8 +5,10 @@ Entries are derived. The queue record is the authority; an entry without a recor
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from stado.core.states import State
 from stado.errors import StoreError, Unreadable
 from stado.jobs.endings import finish_intent, remove_queued, settle
 from stado.jobs.repository import Cells, Repository
+from stado.ports import Entropy
 from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
 
 log = logging.getLogger(__name__)
@@ -82,16 +85,22 @@ class RepairReport:
 
 class _Turns:
     """Takes the next few of names that change a little each time, so that none waits for ever
-    behind others that nothing can be done about."""
+    behind others that nothing can be done about.
 
-    def __init__(self, size: int) -> None:
+    With `entropy` it begins anywhere: for a process that has one turn only."""
+
+    def __init__(self, size: int, entropy: Entropy | None) -> None:
         self._size = size
+        self._entropy = entropy
         self._after = ""
 
     def take(self, names: list[str]) -> Iterator[str]:
         """`names` are sorted. A turn that ends early is gone on with by the next."""
-        waiting = [name for name in names if name > self._after] or names
-        for name in waiting[: self._size]:
+        if names and self._entropy is not None:
+            self._after = names[int(self._entropy.uniform(0, len(names)))]
+            self._entropy = None
+        first = bisect.bisect_right(names, self._after)
+        for name in (names[first:] + names[:first])[: self._size]:
             self._after = name
             yield name
 
@@ -113,14 +122,26 @@ def _alternating(*sources: Iterator[str]) -> Iterator[str]:
 
 class Repair:
     """Compares `queue/` with `index/ready/` both ways, and looks at the cells of queued jobs, a
-    slice a turn. Any number of repairs may run at once."""
+    slice a turn. Any number of repairs may run at once.
 
-    def __init__(self, repo: Repository, *, slice_size: int = 50) -> None:
+    A turn mends for `turn_seconds` at most, by whole jobs. `once`: for a process that makes one
+    turn, which then begins anywhere."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        *,
+        slice_size: int = 50,
+        turn_seconds: float = math.inf,
+        once: bool = False,
+    ) -> None:
         self._repo = repo
-        self._missing = _Turns(slice_size * 4)
-        self._orphans = _Turns(slice_size * 4)
-        self._doubled = _Turns(slice_size * 4)
-        self._queued = _Turns(slice_size)
+        self._turn_seconds = turn_seconds
+        entropy = repo.entropy if once else None
+        self._missing = _Turns(slice_size * 4, entropy)
+        self._orphans = _Turns(slice_size * 4, entropy)
+        self._doubled = _Turns(slice_size * 4, entropy)
+        self._queued = _Turns(slice_size, entropy)
 
     def turn(self) -> RepairReport:
         """The index is listed before the queue: an entry is written before its record, so that
@@ -137,8 +158,11 @@ class Repair:
             self._doubled.take(doubled),
             self._queued.take(queued),
         )
+        end = self._repo.clock.monotonic() + self._turn_seconds
         for job_id in chosen:
             self._mend(job_id, by_job.get(job_id, []), report)
+            if self._repo.clock.monotonic() >= end:
+                break
         return report
 
     def _entries_by_job(self) -> dict[str, list[ReadyEntry]]:

@@ -7,7 +7,9 @@ missing from the index.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 from dataclasses import dataclass
 
 from stado.core import ids, keys, moves
@@ -19,11 +21,18 @@ from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unread
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
+from stado.storage.port import Entry, walk
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Jobs that are written in one bulk: what an interruption can leave half done."""
+
+_SWEEP_CHUNK = 100
+"""The same for the sweep, which may have little time."""
+
+_RUNS_MAX = 200_000
+"""Run records among which a sweep that has one turn draws where to begin."""
 
 _FAILURES_MAX = 3
 """Runs that may fail in one turn of the sweep before it is the store that fails."""
@@ -72,7 +81,7 @@ def finish_submission(repo: Repository, stored: Stored[RunRecord], *, fresh: boo
 
     `fresh`: we have just created the run record, so that no job of it can exist yet."""
     run = stored.value
-    repo.store.put(keys.by_user(run.submitter, run.base_id), b"")
+    _announce(repo, run)
     records = _first_records(run)
     for start in range(0, len(records), _CHUNK):
         chunk = records[start : start + _CHUNK]
@@ -100,6 +109,10 @@ def _run_record(
         return Stored(run, repo.store.create(keys.run(run_id), run.encode())), True
     except Exists:
         return repo.read_taken(RunRecord, keys.run(run_id)), False
+
+
+def _announce(repo: Repository, run: RunRecord) -> None:
+    repo.store.put(keys.by_user(run.submitter, run.base_id), b"")
 
 
 def _first_records(run: RunRecord) -> list[Record]:
@@ -137,40 +150,72 @@ def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
 
 class SubmissionSweep:
     """A slow walk over `runs/` that finishes what submitters who died left half done, and finds
-    jobs that nothing else lists: those whose record a store without delete-by-version lost."""
+    jobs that nothing else lists: those whose record a store without delete-by-version lost.
 
-    def __init__(self, repo: Repository, *, slice_size: int = 10) -> None:
+    A turn lasts `turn_seconds` and one chunk of jobs; what it leaves, the next goes on with.
+    `once`: for a process that makes one turn, which then begins anywhere."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        *,
+        slice_size: int = 10,
+        turn_seconds: float = math.inf,
+        once: bool = False,
+    ) -> None:
         self._repo = repo
         self._slice_size = slice_size
+        self._turn_seconds = turn_seconds
+        self._once = once
         self._after = ""
+        self._written: dict[str, int] = {}
+        """Of runs that are being finished: how many of their jobs are there."""
         self._failures = 0
+        self._end = math.inf
 
     def turn(self) -> list[str]:
         """The next few runs; those that had to be finished. A run that was touched within the
         last lease is its submitter's. One of them, drawn by chance, is looked at as a whole.
         One that fails costs no other its turn; raises when several do."""
         self._failures = 0
-        page = self._repo.store.list(keys.RUNS, start_after=self._after, limit=self._slice_size)
-        self._after = page[-1].key if len(page) == self._slice_size else ""
+        self._end = self._repo.clock.monotonic() + self._turn_seconds
+        page = self._page()
         now = self._repo.now()
         chosen = int(self._repo.entropy.uniform(0, len(page)))
-        finished = []
+        finished: list[str] = []
         for number, entry in enumerate(page):
+            before, self._after = self._after, entry.key
             if (now - entry.modified_at).total_seconds() < self._repo.deployment.lease_seconds:
                 continue
             run_id = self._finish(entry.key, look_for_lost=number == chosen)
             if run_id is not None:
                 finished.append(run_id)
+            if self._time_is_up():
+                self._after = before if entry.key in self._written else entry.key
+                return finished
+        if len(page) < self._slice_size:
+            self._after = ""
         return finished
 
+    def _page(self) -> list[Entry]:
+        if not self._once:
+            return self._repo.store.list(keys.RUNS, start_after=self._after, limit=self._slice_size)
+        runs = list(itertools.islice(walk(self._repo.store, keys.RUNS), _RUNS_MAX))
+        begin = int(self._repo.entropy.uniform(0, len(runs)))
+        return (runs[begin:] + runs[:begin])[: self._slice_size]
+
+    def _time_is_up(self) -> bool:
+        return self._repo.clock.monotonic() >= self._end
+
     def _finish(self, key: str, *, look_for_lost: bool) -> str | None:
+        """The run's id when something of it was missing and all is there now."""
         try:
             stored = self._repo.find(RunRecord, key)
             if stored is None:
                 return None
             if not stored.value.complete:
-                finish_submission(self._repo, stored, fresh=False)
-                return stored.value.run_id
+                return stored.value.run_id if self._finish_in_time(key, stored) else None
+            self._written.pop(key, None)
             if look_for_lost and self._find_lost(stored.value):
                 return stored.value.run_id
         except Unreadable as error:
@@ -182,11 +227,31 @@ class SubmissionSweep:
                 raise
         return None
 
+    def _finish_in_time(self, key: str, stored: Stored[RunRecord]) -> bool:
+        """As `finish_submission`, from where the turn before stopped; whether it is finished."""
+        records = _first_records(stored.value)
+        begin = self._written.get(key, 0)
+        if not begin:
+            _announce(self._repo, stored.value)
+        for start in range(begin, len(records), _SWEEP_CHUNK):
+            if start > begin and self._time_is_up():
+                return False
+            _queue(self._repo, _missing(self._repo, records[start : start + _SWEEP_CHUNK]))
+            self._written[key] = start + _SWEEP_CHUNK
+        _mark_complete(self._repo, stored)
+        del self._written[key]
+        return True
+
     def _find_lost(self, run: RunRecord) -> bool:
         """Looks for each job that no prefix shows: finding it settles it, and one of which there
         is no trace is queued for the first time again. Seven listings a thousand jobs."""
         shown = states_of(self._repo, run.base_id)
         unseen = [record for record in _first_records(run) if record.id not in shown]
-        lost = _missing(self._repo, unseen)
-        _queue(self._repo, lost)
-        return bool(lost)
+        found_lost = False
+        for start in range(0, len(unseen), _SWEEP_CHUNK):
+            lost = _missing(self._repo, unseen[start : start + _SWEEP_CHUNK])
+            _queue(self._repo, lost)
+            found_lost |= bool(lost)
+            if self._time_is_up():
+                break
+        return found_lost

@@ -7,6 +7,7 @@ Each pass is bounded and stands alone: one that fails does not keep the others f
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 
 from stado.errors import StadoError
@@ -18,14 +19,22 @@ from stado.jobs.submit import SubmissionSweep
 
 log = logging.getLogger(__name__)
 
+_AGENT_TURN_SECONDS = 1.0
+"""Of a pass that mends, in an agent: it hands over no job meanwhile, and hears no supervisor."""
+
 
 class Passes:
-    """The passes of one tick, in order. Keep it between ticks: passes remember what they saw."""
+    """The passes of one tick, in order. Keep it between ticks: passes remember what they saw.
 
-    def __init__(self, repo: Repository, *, by: str, once: bool = False) -> None:
+    `once`: for a process that makes one tick. `turn_seconds`: how long a pass that mends may go
+    on; what it leaves, its next turn goes on with."""
+
+    def __init__(
+        self, repo: Repository, *, by: str, once: bool = False, turn_seconds: float = math.inf
+    ) -> None:
         self._reaper = Reaper(repo, by=by, once=once)
-        self._repair = Repair(repo)
-        self._sweep = SubmissionSweep(repo)
+        self._repair = Repair(repo, turn_seconds=turn_seconds, once=once)
+        self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._deferred: dict[str, str] = {}
 
     def tick(self) -> dict[str, bool]:
@@ -78,7 +87,7 @@ class Upkeep:
     def __init__(self, repo: Repository, *, by: str) -> None:
         self._repo = repo
         self._watch = CoordinatorWatch(repo)
-        self._passes = Passes(repo, by=by)
+        self._passes = Passes(repo, by=by, turn_seconds=_AGENT_TURN_SECONDS)
         self._due_at = float("-inf")
 
     def turn_when_due(self) -> None:

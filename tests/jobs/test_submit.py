@@ -254,3 +254,43 @@ def test_a_run_that_the_store_refuses_costs_the_sweep_no_other(world: World) -> 
     denied = ScriptedFaults(Fault(FaultKind.DENIED, Operation.GET, keys.run("a"), times=99))
     sweep = SubmissionSweep(world.repo_over(FaultyStore(world.store, world.clock, denied)))
     assert sweep.turn() == ["b"]
+
+
+def dead_submit(world: World, run_id: str, commands: int = 1) -> None:
+    """A submitter who died right after it created the run record."""
+    request = make_request(["true"] * commands, Spec(command=""), batch=True)
+    with pytest.raises(Crash):
+        submit(
+            world.repo_over(mortal(world.store, at=1, applied=False)),
+            run_id=run_id,
+            request=request,
+            submitter="ada",
+        )
+
+
+def test_a_large_submission_is_finished_in_several_turns(world: World) -> None:
+    """An agent does nothing else meanwhile."""
+    dead_submit(world, "large", 350)
+    dead_submit(world, "small")
+    world.clock.sleep(LEASE)
+    pace = Fault(FaultKind.DELAY, Operation.CREATE_MANY, "queue/", seconds=1.0, times=999)
+    slow = FaultyStore(world.store, world.clock, ScriptedFaults(pace))
+    counting = CountingStore(slow, world.tasks)
+    sweep = SubmissionSweep(world.repo_over(counting), turn_seconds=2.0)
+    assert sweep.turn() == []
+    assert len(world.names("queue/")) == 200
+    before = counting.snapshot()
+    assert sweep.turn() == ["large"]
+    assert counting.since(before).of(Operation.LIST, kind="status/*/cells") < 2 * 150 + 10
+    assert sweep.turn() == ["small"]
+    assert len(world.names("queue/")) == len(world.names(keys.READY)) == 351
+
+
+def test_a_sweep_that_has_one_turn_begins_anywhere(world: World) -> None:
+    """Else those that run once would all look at the first few runs."""
+    for number in range(9):
+        world.submit(run_id=f"a-{number}")
+    dead_submit(world, "last")
+    world.clock.sleep(LEASE)
+    sweeps = [SubmissionSweep(world.repo, slice_size=2, once=True) for _ in range(30)]
+    assert ["last"] in [sweep.turn() for sweep in sweeps]
