@@ -63,13 +63,16 @@ class Pulse:
         return self._repo.clock.monotonic() - self._accepted_sent_at < self._lease_seconds / 2
 
     def _run(self) -> None:
-        """An error that nobody foresaw must not leave a job that beats no more and runs on."""
+        """An error that nobody foresaw must not leave a job that beats no more and runs on. Once
+        sealed, it still shows this host that the supervisor lives."""
         try:
             while not self._ended.wait(self._repo.deployment.beat_seconds):
-                self._beat()
                 if self.sealed:
-                    return
-                self.check_in()
+                    self._on_beat()
+                    continue
+                self._beat()
+                if not self.sealed:
+                    self.check_in()
         except Exception as error:  # noqa: BLE001 - told to the supervisor, which ends by it
             self.failure = error
 

@@ -1,0 +1,489 @@
+"""A host where nothing happens by itself: processes, their threads and their commands take turns
+on one clock, always in the same order. Threads carry them, but only one ever runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stado.errors import ChannelClosed
+from stado.ports import Channel, Command, Event, JobProcess, Peer, ProcessIdentity, Task
+from tests.jobs.fakes import FakeClock, InlineTasks
+
+_FOREVER = float("inf")
+GIB = 1024**3
+
+
+class Killed(BaseException):
+    """The process is gone: nothing in it runs any more."""
+
+
+# --- taking turns -----------------------------------------------------------------------
+
+
+class Strand:
+    """A thread of a process. It runs while it is resumed, until it waits for something."""
+
+    def __init__(self, clock: TurnClock, process: FakeProcess, work: Callable[[], None]) -> None:
+        self.process = process
+        self.done = False
+        self.deadline = clock.monotonic()
+        self._condition: Callable[[], bool] = _never
+        self._clock = clock
+        self._work = work
+        self._go = threading.Semaphore(0)
+        self._rests = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        return self.process.killed or self._condition()
+
+    def resume(self) -> None:
+        """By whoever gives out the turns."""
+        self._go.release()
+        self._rests.acquire()
+
+    def wait_until(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """By the strand itself."""
+        if self.process.killed:
+            raise Killed
+        if condition():
+            return True
+        self._condition, self.deadline = condition, deadline
+        self._rests.release()
+        self._go.acquire()
+        if self.process.killed:
+            raise Killed
+        return condition()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self.process.killed:
+                self._work()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.process.errors.append(error)
+        finally:
+            self.done = True
+            self._rests.release()
+
+
+class TurnClock(FakeClock):
+    """Who waits lets the others have their turns; time moves to the next moment that anybody
+    waits for. The test itself is one of those who wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._strands: list[Strand] = []
+        self._happenings: list[tuple[float, Callable[[], object]]] = []
+        self.running: Strand | None = None
+
+    def at(self, seconds: float, happening: Callable[[], object]) -> None:
+        """Something that happens at that moment, on its own."""
+        self._happenings.append((seconds, happening))
+
+    def spawn(self, process: FakeProcess, work: Callable[[], None]) -> Strand:
+        strand = Strand(self, process, work)
+        self._strands.append(strand)
+        return strand
+
+    def sleep(self, seconds: float) -> None:
+        self.wait_until(_never, seconds)
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = _FOREVER) -> bool:
+        deadline = self._seconds + seconds
+        if self.running is not None:
+            return self.running.wait_until(condition, deadline)
+        while not condition():
+            if not self._give_a_turn(deadline):
+                assert deadline < _FOREVER, "nothing will ever happen again"
+                self._seconds = max(self._seconds, deadline)
+                return condition()
+        return True
+
+    def _give_a_turn(self, deadline: float) -> bool:
+        """Whether anybody was to move by then."""
+        ready = [strand for strand in self._strands if strand.ready and not strand.process.frozen]
+        if ready:
+            self._resume(ready[0])
+            return True
+        strand = min(self._waiting(), key=lambda strand: strand.deadline, default=None)
+        happening = min(self._happenings, key=lambda pair: pair[0], default=None)
+        if happening is not None and (strand is None or happening[0] <= strand.deadline):
+            if happening[0] > deadline:
+                return False
+            self._happenings.remove(happening)
+            self._seconds = max(self._seconds, happening[0])
+            happening[1]()
+            return True
+        if strand is None or strand.deadline > deadline or strand.deadline == _FOREVER:
+            return False
+        self._seconds = max(self._seconds, strand.deadline)
+        self._resume(strand)
+        return True
+
+    def _waiting(self) -> list[Strand]:
+        return [strand for strand in self._strands if not strand.process.frozen]
+
+    def _resume(self, strand: Strand) -> None:
+        assert self.running is None
+        self._strands.remove(strand)
+        self._strands.append(strand)
+        self.running = strand
+        try:
+            strand.resume()
+        finally:
+            self.running = None
+        if strand.done:
+            self._strands.remove(strand)
+
+
+def _never() -> bool:
+    return False
+
+
+class _StrandTask:
+    def __init__(self, clock: TurnClock, strand: Strand) -> None:
+        self._clock = clock
+        self._strand = strand
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        seconds = _FOREVER if timeout_seconds is None else timeout_seconds
+        return self._clock.wait_until(lambda: self._strand.done, seconds)
+
+
+class _TurnEvent:
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, timeout_seconds: float) -> bool:
+        return self._clock.wait_until(self.is_set, timeout_seconds)
+
+
+class _TurnLock:
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+        self._taken = False
+
+    def __enter__(self) -> None:
+        if self._taken:
+            self._clock.wait_until(lambda: not self._taken)
+        self._taken = True
+
+    def __exit__(self, *_: object) -> None:
+        self._taken = False
+
+
+class TurnTasks(InlineTasks):
+    """What is started runs beside its starter when that waits, and dies with its process."""
+
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+
+    def start(self, name: str, work: Callable[[], None]) -> Task:
+        assert self._clock.running is not None, "only a process starts threads"
+        strand = self._clock.spawn(self._clock.running.process, work)
+        return _StrandTask(self._clock, strand)
+
+    def event(self) -> Event:
+        return _TurnEvent(self._clock)
+
+    def lock(self) -> AbstractContextManager[Any]:
+        return _TurnLock(self._clock)
+
+
+# --- processes --------------------------------------------------------------------------
+
+
+class FakeChannel:
+    """One end of a pair."""
+
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+        self._messages: deque[dict[str, Any]] = deque()
+        self._other: FakeChannel | None = None
+        self.closed = False
+
+    @classmethod
+    def pair(cls, clock: TurnClock) -> tuple[FakeChannel, FakeChannel]:
+        one, other = cls(clock), cls(clock)
+        one._other, other._other = other, one
+        return one, other
+
+    @property
+    def ready(self) -> bool:
+        assert self._other is not None
+        return bool(self._messages) or self._other.closed or self.closed
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        assert self._other is not None
+        if self._other.closed or self.closed:
+            raise ChannelClosed
+        self._other._messages.append(dict(message))
+
+    def receive(self, timeout_seconds: float | None) -> dict[str, Any] | None:
+        seconds = _FOREVER if timeout_seconds is None else timeout_seconds
+        if not self._clock.wait_until(lambda: self.ready, seconds):
+            return None
+        if self._messages:
+            return self._messages.popleft()
+        raise ChannelClosed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeProcess:
+    """A forked process; a `Peer` for who forked it."""
+
+    def __init__(self, pid: int, channel: FakeChannel, own_channel: FakeChannel) -> None:
+        self._identity = ProcessIdentity(pid, pid * 1000)
+        self._channel = channel
+        self._own_channel = own_channel
+        self.errors: list[BaseException] = []
+        self.commands: list[FakeCommand] = []
+        self.exit_code: int | None = None
+        self.killed = False
+        self.frozen = False
+        self.polled = False
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return self._identity
+
+    @property
+    def channel(self) -> Channel:
+        return self._channel
+
+    @property
+    def ready(self) -> bool:
+        return self._channel.ready
+
+    def poll(self) -> int | None:
+        self.polled = self.exit_code is not None
+        return self.exit_code
+
+    def kill(self) -> None:
+        self.end(-signal.SIGKILL)
+
+    def end(self, exit_code: int) -> None:
+        """With all its threads."""
+        if self.exit_code is None:
+            self.killed, self.frozen = True, False
+            self.exit_code = exit_code
+            self._own_channel.close()
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a command does: `log` and the files when it starts, `last_log` when it ends by
+    itself. Files are named from its workspace on: `output/result`."""
+
+    seconds: float = 60.0
+    exit_code: int = 0
+    log: bytes = b"begun\n"
+    last_log: bytes = b"ended\n"
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    deaf: bool = False
+    """Heeds no TERM."""
+
+    refused: OSError | None = None
+    """What its start ends with."""
+
+
+@dataclass
+class Execution:
+    """A command that was started."""
+
+    text: str
+    epoch: int
+    at: float
+    process: FakeCommand
+
+
+class FakeCommand:
+    """A started command: it ends by its script, or by a signal."""
+
+    def __init__(self, clock: TurnClock, pid: int, script: Script, command: Command) -> None:
+        self._clock = clock
+        self._identity = ProcessIdentity(pid, pid * 1000)
+        self._script = script
+        self._command = command
+        self.exit_code: int | None = None
+        self.signals: list[int] = []
+        self._write(script.log, script.files)
+        clock.at(clock.monotonic() + script.seconds, self._end)
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        return self._identity
+
+    def wait(self, timeout_seconds: float) -> int | None:
+        self._clock.wait_until(lambda: self.exit_code is not None, timeout_seconds)
+        return self.exit_code
+
+    def signal_group(self, signal_number: int) -> bool:
+        if self.exit_code is not None:
+            return False
+        self.signals.append(signal_number)
+        if signal_number == signal.SIGKILL or not self._script.deaf:
+            self.exit_code = -signal_number
+        return True
+
+    def group_alive(self) -> bool:
+        return self.exit_code is None
+
+    def _end(self) -> None:
+        if self.exit_code is None:
+            self._write(self._script.last_log, {})
+            self.exit_code = self._script.exit_code
+
+    def _write(self, text: bytes, files: Mapping[str, bytes]) -> None:
+        if not self._command.log_path.exists():  # the workspace was removed under it
+            return
+        with self._command.log_path.open("ab") as log:
+            log.write(text)
+        for name, data in files.items():
+            path = Path(self._command.environment["STADO_OUTPUT_DIR"]).parent / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+class FakeProcesses:
+    """Processes of one host. Commands follow `scripts`, by their text; others the default."""
+
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+        self.scripts: dict[str, Script] = {}
+        self.executions: list[Execution] = []
+        self.forked: list[FakeProcess] = []
+        self.fork_error: OSError | None = None
+        self._pid = 100
+
+    def fork(self, main: Callable[[Channel], None]) -> Peer:
+        if self.fork_error is not None:
+            raise self.fork_error
+        ours, theirs = FakeChannel.pair(self._clock)
+        process = FakeProcess(self._new_pid(), ours, theirs)
+        self.forked.append(process)
+
+        def work() -> None:
+            code = 1
+            try:
+                main(theirs)
+                code = 0
+            finally:
+                process.end(code)
+
+        self._clock.spawn(process, work)
+        return process
+
+    def run(self, work: Callable[[], None], *, seconds_max: float = 4000.0) -> FakeProcess:
+        """Does something in a process of its own, to its end."""
+        self.fork(lambda _: work())
+        process = self.forked[-1]
+        ended = self._clock.wait_until(lambda: process.exit_code is not None, seconds_max)
+        assert ended, "the process still runs"
+        return process
+
+    def wait(self, peers: Sequence[Peer], timeout_seconds: float) -> list[Peer]:
+        known = [process for process in self.forked if process in peers]
+
+        def ready() -> list[Peer]:
+            return [process for process in known if process.ready]
+
+        self._clock.wait_until(lambda: bool(ready()), timeout_seconds)
+        return ready()
+
+    def start(self, command: Command) -> JobProcess:
+        text = command.argv[-1]
+        script = self.scripts.get(text, Script())
+        if script.refused is not None:
+            raise script.refused
+        started = FakeCommand(self._clock, self._new_pid(), script, command)
+        epoch = int(command.environment["STADO_EPOCH"])
+        self.executions.append(Execution(text, epoch, self._clock.monotonic(), started))
+        self._own().commands.append(started)
+        return started
+
+    def own_identity(self) -> ProcessIdentity:
+        return self._own().identity
+
+    def identify(self, pid: int) -> ProcessIdentity | None:
+        found = (process.identity for process in self._living() if process.identity.pid == pid)
+        return next(found, None)
+
+    def alive(self, identity: ProcessIdentity) -> bool:
+        return self.identify(identity.pid) == identity
+
+    def kill_session(self, leader: ProcessIdentity) -> None:
+        for process in self.forked:
+            if process.identity == leader:
+                process.kill()
+                for command in process.commands:
+                    command.signal_group(signal.SIGKILL)
+
+    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
+        return []
+
+    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
+        return
+
+    def kill_self(self) -> None:
+        """The process that runs now dies on the spot."""
+        self._own().kill()
+        raise Killed
+
+    def _own(self) -> FakeProcess:
+        assert self._clock.running is not None, "the test is no process of this host"
+        return self._clock.running.process
+
+    def _living(self) -> Iterable[FakeProcess]:
+        return (process for process in self.forked if process.exit_code is None)
+
+    def _new_pid(self) -> int:
+        self._pid += 1
+        return self._pid
+
+
+class FakeHardware:
+    """A small host."""
+
+    def __init__(self, *, cpu: float = 4.0, memory_gb: float = 16.0) -> None:
+        self.cpu = cpu
+        self.memory_gb = memory_gb
+        self.disk_error: OSError | None = None
+
+    def host_name(self) -> str:
+        return "host-a"
+
+    def cpu_count(self) -> float:
+        return self.cpu
+
+    def memory_total_bytes(self) -> int:
+        return round(self.memory_gb * GIB)
+
+    def memory_available_bytes(self) -> int:
+        return round(self.memory_gb * GIB)
+
+    def disk_free_bytes(self, folder: Path) -> int:
+        if self.disk_error is not None:
+            raise self.disk_error
+        return 100 * GIB

@@ -1,0 +1,546 @@
+"""One job in its supervisor's hands, with a store that fails at each request in each way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys
+from stado.core.spec import Spec
+from stado.core.states import Reason, State, Verdict
+from stado.jobs.changes import cancel
+from stado.jobs.reaping import Reaper
+from stado.storage.faults import Fault, FaultKind, ScriptedFaults
+from stado.storage.observe import WRITES, Operation
+from stado_agent.workspace import SupervisorNote
+from tests.agent.fakes import Script
+from tests.agent.scene import DeathAt, FaultAt, Scene, Trouble
+from tests.jobs.world import ALICE, BOB, LEASE
+
+BEAT = LEASE / 8
+CHECKED = Spec(command="", verify="check")
+FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
+
+
+def scene_of(folder: Path, spec: Spec | None = None) -> Scene:
+    scene = Scene(folder, spec or CHECKED)
+    scene.script(Script(seconds=50, files=FILES))
+    scene.script(Script(seconds=20), "check")
+    return scene
+
+
+def fails(folder: Path) -> Scene:
+    scene = scene_of(folder)
+    scene.script(Script(seconds=50, exit_code=3, files=FILES))
+    return scene
+
+
+def goes_on(folder: Path) -> Scene:
+    """Its second epoch, which starts from what the first one saved."""
+    scene = scene_of(folder)
+    scene.processes.fork(lambda _: scene.job_run(scene.claim(), scene.store()).run())
+    dying = scene.processes.forked[-1]
+    scene.clock.sleep(40)
+    dying.kill()
+    assert scene.world.names(keys.checkpoints_folder(scene.job))
+    scene.world.lose(Reaper(scene.world.repo, by="coordinator"))
+    scene.entry = scene.world.entries()[0]
+    scene.processes.executions.clear()
+    scene.requests.clear()
+    return scene
+
+
+STORIES: dict[str, Callable[[Path], Scene]] = {
+    "succeeds": scene_of,
+    "fails": fails,
+    "goes_on": goes_on,
+}
+
+story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+
+
+def expected(scene: Scene) -> tuple[Verdict, list[str]]:
+    if scene.processes.scripts["train"].exit_code:
+        return Verdict.FAILED, ["train"]
+    return Verdict.COMPLETED, ["train", "check"]
+
+
+class Numbered:
+    """The same story again and again, until there is no request left that a fault could meet."""
+
+    def __init__(self, story: Callable[[Path], Scene], folder: Path) -> None:
+        self._story = story
+        self._folder = folder
+        self.count = 0
+
+    def scene(self) -> Scene:
+        self.count += 1
+        return self._story(self._folder / str(self.count))
+
+
+def check_rules(scene: Scene, epoch: int, started_elsewhere: list[int]) -> None:
+    """What holds whatever happened to a supervisor of this epoch, once all has come to rest."""
+    final = scene.final
+    ends = scene.world.repo.cells(scene.job).ends
+    assert ends == set(range(1, max(ends) + 1))
+    epochs = [
+        execution.epoch for execution in scene.processes.executions if execution.text == "train"
+    ]
+    assert len(epochs) <= 1
+    assert not set(epochs) & set(started_elsewhere)
+    before = 1 if epoch > 1 else 0
+    assert len(epochs) + len(started_elsewhere) + before <= final.starts <= final.epoch
+
+
+# --- as it should be ------------------------------------------------------------------------
+
+
+def test_a_job_is_run_verified_published_and_ended(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    assert scene.run(scene.claim()).exit_code == 0
+    assert scene.commands == ["train", "check"]
+    assert (scene.ending.verdict, scene.ending.exit_code) == (Verdict.COMPLETED, 0)
+    assert scene.final.starts == 1
+    assert scene.log(1) == b"begun\nended\n" * 2
+    assert scene.output(1, "result") == b"42"
+    assert not (scene.folder.root / "jobs" / f"{scene.job}.1").exists()
+
+
+def test_a_second_epoch_starts_from_the_checkpoint(tmp_path: Path) -> None:
+    scene = goes_on(tmp_path)
+    scene.script(Script(seconds=10))
+    seen = []
+
+    def look() -> None:
+        workspace = scene.folder.workspace(scene.job, 2)
+        seen.append((workspace.checkpoints / "model").read_bytes())
+
+    scene.clock.at(scene.clock.monotonic() + 5, look)
+    scene.run(scene.claim())
+    assert seen == [b"weights"]
+    assert (scene.ending.verdict, scene.final.epoch) == (Verdict.COMPLETED, 2)
+    assert scene.final.starts == 2
+
+
+# --- each request, each fault ---------------------------------------------------------------
+
+
+@story
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FaultKind.LOST_REQUEST,
+        FaultKind.LOST_ANSWER,
+        FaultKind.UNAVAILABLE,
+        FaultKind.DENIED,
+    ],
+)
+def test_one_failed_request_changes_nothing(
+    tmp_path: Path, story: Callable[[Path], Scene], kind: FaultKind
+) -> None:
+    numbered = Numbered(story, tmp_path)
+    while True:
+        scene = numbered.scene()
+        claimed = scene.claim()
+        faults = FaultAt(scene.clock, kind, at=numbered.count - 1)
+        process = scene.run(claimed, faults=faults)
+        if faults.met is None:
+            break
+        verdict, commands = expected(scene)
+        assert process.exit_code == 0, faults.met
+        assert scene.heal() == [], faults.met
+        assert scene.commands == commands, faults.met
+        assert scene.ending.verdict is verdict, faults.met
+        assert scene.output(claimed.record.epoch, "result") == b"42", faults.met
+        assert scene.log(claimed.record.epoch) == b"begun\nended\n" * len(commands), faults.met
+        check_rules(scene, claimed.record.epoch, [])
+    assert numbered.count > 15
+
+
+@story
+@pytest.mark.parametrize("kind", [FaultKind.UNAVAILABLE, FaultKind.DENIED])
+def test_a_store_that_is_away_for_less_than_a_lease_delays_the_outcome(
+    tmp_path: Path, story: Callable[[Path], Scene], kind: FaultKind
+) -> None:
+    """With a reaper that looks on: it sees no lease of silence."""
+    numbered = Numbered(story, tmp_path)
+    while True:
+        scene = numbered.scene()
+        claimed = scene.claim()
+        scene.watch(seconds=400)
+        faults = FaultAt(scene.clock, kind, at=numbered.count - 1, seconds=60)
+        process = scene.run(claimed, faults=faults)
+        if faults.met is None:
+            break
+        verdict, commands = expected(scene)
+        assert process.exit_code == 0, faults.met
+        assert scene.heal() == [], faults.met
+        assert scene.commands == commands, faults.met
+        assert scene.ending.verdict is verdict, faults.met
+        check_rules(scene, claimed.record.epoch, [])
+    assert numbered.count > 15
+
+
+@story
+@pytest.mark.parametrize("kind", [FaultKind.UNAVAILABLE, FaultKind.LOST_ANSWER])
+def test_a_store_that_is_away_for_leases_costs_no_rule(
+    tmp_path: Path, story: Callable[[Path], Scene], kind: FaultKind
+) -> None:
+    """A reaper declares the job lost meanwhile, and it is run elsewhere or adopted."""
+    numbered = Numbered(story, tmp_path)
+    while True:
+        scene = numbered.scene()
+        claimed = scene.claim()
+        scene.watch(seconds=600)
+        faults = FaultAt(scene.clock, kind, at=numbered.count - 1, seconds=2.5 * LEASE)
+        process = scene.run(claimed, faults=faults)
+        if faults.met is None:
+            break
+        assert process.exit_code == 0, faults.met
+        started = scene.heal()
+        check_rules(scene, claimed.record.epoch, started)
+    assert numbered.count > 15
+
+
+@story
+@pytest.mark.parametrize("error", [None, RuntimeError("unforeseen"), OSError("unforeseen")])
+def test_a_supervisor_that_dies_at_any_request_leaves_a_job_that_is_run_again(
+    tmp_path: Path, story: Callable[[Path], Scene], error: Exception | None
+) -> None:
+    """It is killed, or ends by an error that it has no answer to."""
+    numbered = Numbered(story, tmp_path)
+    while True:
+        scene = numbered.scene()
+        claimed = scene.claim()
+        death = DeathAt(scene.processes, at=numbered.count - 1, error=error)
+        process = scene.run(claimed, before=death)
+        if death.met is None:
+            break
+        started = scene.heal()
+        check_rules(scene, claimed.record.epoch, started)
+        if error is not None:
+            living = [one for one in scene.processes.executions if one.process.group_alive()]
+            assert not living, death.met
+            launch_failed = scene.ending.reason is Reason.LAUNCH_FAILED
+            assert not (launch_failed and scene.commands), death.met
+        if process.exit_code != 0:
+            assert scene.final.epoch <= claimed.record.epoch + 1
+    assert numbered.count > 15
+
+
+# --- sealed ---------------------------------------------------------------------------------
+
+
+def test_a_sealed_job_that_nobody_else_has_is_adopted(tmp_path: Path) -> None:
+    """The same command goes on under the next epoch; it counts as one start."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=100, files=FILES))
+    claimed = scene.claim()
+    scene.clock.at(40, scene.give_back)
+    assert scene.run(claimed).exit_code == 0
+    assert scene.commands == ["train", "check"]
+    assert (scene.final.epoch, scene.final.starts, scene.final.lease_losses) == (2, 1, 1)
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert scene.log(1) == b"begun\n"
+    assert scene.log(2) == b"ended\nbegun\nended\n"
+    assert scene.output(2, "result") == b"42"
+    assert scene.late(1) is None
+    assert scene.heal() == []
+
+
+def test_a_seal_without_a_verdict_is_finished_by_the_holder(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    scene.clock.at(20, scene.seal)
+    scene.run(claimed)
+    assert scene.ending_of(1).verdict is Verdict.LOST
+    assert scene.ending_of(1).by == ALICE.consumer
+    assert (scene.ending.verdict, scene.final.starts) == (Verdict.COMPLETED, 1)
+
+
+def test_a_job_that_is_sealed_again_and_again_goes_on_until_it_was_lost_too_often(
+    tmp_path: Path,
+) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=1000))
+    claimed = scene.claim()
+    for number in range(4):
+        scene.clock.at(40 + 40 * number, scene.give_back if number < 3 else scene.seal)
+    scene.run(claimed)
+    assert scene.commands == ["train"]
+    assert scene.ending.reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS
+    assert (scene.final.epoch, scene.final.starts) == (4, 1)
+    assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
+
+
+def test_what_adopted_is_known_by_its_new_epoch_on_the_host(tmp_path: Path) -> None:
+    """So that an agent that finds it dead ends the right epoch and removes the right folder."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=100))
+    claimed = scene.claim()
+    scene.clock.at(40, scene.give_back)
+    notes: list[SupervisorNote] = []
+    scene.clock.at(80, lambda: notes.extend(scene.folder.notes()))
+    scene.run(claimed)
+    assert [(note.epoch, note.workspace) for note in notes] == [(2, f"{scene.job}.1")]
+
+
+def test_a_full_disk_at_an_adoption_ends_no_command(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+
+    def fill_disk() -> None:
+        """No note can be written where a folder has its name."""
+        pid = scene.processes.forked[-1].identity.pid
+        note = scene.folder.root / "supervisors" / f"{pid}.json"
+        note.unlink()
+        note.mkdir()
+        scene.give_back()
+
+    scene.clock.at(20, fill_disk)
+    scene.run(claimed)
+    assert scene.commands == ["train", "check"]
+    assert (scene.ending.verdict, scene.final.epoch) == (Verdict.COMPLETED, 2)
+
+
+def test_a_job_that_somebody_else_has_by_now_is_stopped(tmp_path: Path) -> None:
+    """Its holder leaves a late result and the log below its own epoch, and nothing below the
+    new one's keys."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=100, files=FILES))
+    claimed = scene.claim()
+    scene.clock.at(40, scene.give_to_bob)
+    assert scene.run(claimed).exit_code == 0
+    assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
+    late = scene.late(1)
+    assert late is not None
+    assert (late.consumer, late.exit_code) == (ALICE.consumer, None)
+    assert scene.log(1) == b"begun\n"
+    assert scene.world.states(scene.job) == {State.RUNNING}
+    assert scene.heartbeat().by == BOB.consumer
+    assert scene.log(2) == b""
+    written = {request.key for request in scene.requests if request.operation in WRITES}
+    foreign = [keys.claim_cell, keys.end_cell, keys.asks, keys.late]
+    assert not written & {key(scene.job, 2) for key in foreign}
+    assert not [key for key in written if "/output/" in key or "/000002-" in key]
+
+
+def test_what_ended_by_itself_before_it_was_fenced_is_told_in_the_late_result(
+    tmp_path: Path,
+) -> None:
+    """The store was away when the command ended."""
+    scene = fails(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
+    scene.clock.at(49, lambda: setattr(away, "on", True))
+    away.on = False
+    scene.clock.at(60, scene.give_to_bob)
+    scene.clock.at(100, lambda: setattr(away, "on", False))
+    scene.run(claimed, faults=away)
+    late = scene.late(1)
+    assert late is not None
+    assert late.exit_code == 3
+    assert scene.log(1) == b"begun\nended\n"
+
+
+@pytest.mark.parametrize("sealed_at", [55.0, 65.0])
+def test_the_outcome_of_an_epoch_that_was_sealed_after_its_command_becomes_the_verdict(
+    tmp_path: Path, sealed_at: float
+) -> None:
+    """Its output cannot be delivered for a while; the seal comes in that time."""
+    scene = fails(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.UNAVAILABLE, lambda operation, _: operation is Operation.UPLOAD)
+    scene.clock.at(sealed_at, scene.seal)
+    scene.clock.at(200, lambda: setattr(away, "on", False))
+    scene.run(claimed, faults=away)
+    assert (scene.ending.verdict, scene.ending.exit_code) == (Verdict.FAILED, 3)
+    assert (scene.final.epoch, scene.final.starts) == (1, 1)
+    assert scene.output(1, "result") == b"42"
+    assert scene.late(1) is None
+    assert scene.heal() == []
+
+
+def test_a_supervisor_that_delivers_after_the_verdict_still_shows_that_it_lives(
+    tmp_path: Path,
+) -> None:
+    """Its epoch was sealed and it beats no more, but its agent must not take it for hung."""
+    scene = fails(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.UNAVAILABLE, lambda operation, _: operation is Operation.UPLOAD)
+    scene.clock.at(55, scene.seal)
+    scene.clock.at(1000, lambda: setattr(away, "on", False))
+    signs = []
+
+    def look() -> None:
+        """Whether a sign came since the last look, which set the note's time back."""
+        (note,) = (scene.folder.root / "supervisors").glob("*.json")
+        signs.append(note.stat().st_mtime > 0)
+        os.utime(note, (0, 0))
+
+    for number in range(20):
+        scene.clock.at(200 + number * 2 * BEAT, look)
+    scene.run(claimed, faults=away)
+    assert scene.ending_of(1).exit_code == 3
+    assert signs == [True] * 20
+
+
+def test_a_seal_between_the_command_and_its_verification_costs_no_second_execution(
+    tmp_path: Path,
+) -> None:
+    """The store is away when the command ends: its verification waits for no beat."""
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
+    away.on = False
+    scene.clock.at(1, lambda: setattr(away, "on", True))
+    scene.script(Script(seconds=LEASE))
+    scene.clock.at(LEASE + 5, scene.give_back)
+    scene.clock.at(LEASE + 50, lambda: setattr(away, "on", False))
+    scene.run(claimed, faults=away)
+    assert scene.commands == ["train", "check"]
+    checked = scene.processes.executions[1]
+    assert checked.at < LEASE + 5
+
+
+# --- cancelled ------------------------------------------------------------------------------
+
+
+def ask_cancel(scene: Scene) -> None:
+    cancel(scene.world.repo, scene.job, by="ada")
+
+
+def test_a_job_that_is_cancelled_while_it_waits_for_its_start_is_never_started(
+    tmp_path: Path,
+) -> None:
+    """Its first beat took too long to permit a start."""
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    ask_cancel(scene)
+    slow = ScriptedFaults(Fault(FaultKind.DELAY, Operation.CREATE, seconds=LEASE / 2 + 1))
+    scene.run(claimed, faults=slow)
+    assert scene.commands == []
+    assert scene.ending.verdict is Verdict.CANCELLED
+    assert scene.final.starts == 0
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_cancelled_job_is_stopped_and_leaves_what_it_has(tmp_path: Path, deaf: bool) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=500, files=FILES, deaf=deaf))
+    claimed = scene.claim()
+    scene.clock.at(40, lambda: ask_cancel(scene))
+    assert scene.run(claimed).exit_code == 0
+    signals = scene.processes.executions[0].process.signals
+    assert signals == ([signal.SIGTERM, signal.SIGKILL] if deaf else [signal.SIGTERM])
+    assert (scene.ending.verdict, scene.ending.reason) == (Verdict.CANCELLED, Reason.CANCELLED)
+    assert scene.final.starts == 1
+    assert scene.clock.monotonic() < 40 + BEAT + scene.world.deployment.cancel_grace_seconds + 10
+    assert scene.output(1, "result") == b"42"
+    assert scene.world.names(keys.checkpoints_folder(scene.job))
+    assert scene.heal() == []
+
+
+def test_a_cancel_gives_up_what_cannot_be_delivered_and_leaves_the_outcome(
+    tmp_path: Path,
+) -> None:
+    scene = fails(tmp_path)
+    claimed = scene.claim()
+    denied = Trouble(FaultKind.DENIED, lambda _, key: "/output/" in key)
+    scene.clock.at(300, lambda: ask_cancel(scene))
+    scene.run(claimed, faults=denied)
+    assert scene.clock.monotonic() < 300 + BEAT + 60
+    assert (scene.ending.verdict, scene.ending.exit_code) == (Verdict.FAILED, 3)
+    assert scene.log(1) == b"begun\nended\n"
+    assert not scene.world.has(keys.output_manifest(scene.job, 1))
+    assert scene.heal() == []
+
+
+def test_a_cancelled_epoch_that_is_sealed_is_not_adopted(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=500))
+    claimed = scene.claim()
+
+    def cancel_and_seal() -> None:
+        ask_cancel(scene)
+        scene.seal()
+
+    scene.clock.at(31, cancel_and_seal)
+    scene.run(claimed)
+    assert scene.ending.verdict is Verdict.CANCELLED
+    assert scene.final.epoch == 1
+    assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
+
+
+# --- this host ------------------------------------------------------------------------------
+
+
+def test_a_command_that_cannot_be_started_has_failed_without_a_start(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(refused=FileNotFoundError(2, "No such file or directory", "/nowhere")))
+    assert scene.run(scene.claim()).exit_code == 0
+    assert (scene.ending.verdict, scene.ending.reason) == (Verdict.FAILED, Reason.LAUNCH_FAILED)
+    assert "/nowhere" in (scene.ending.detail or "")
+    assert scene.final.starts == 0
+    assert scene.heal() == []
+
+
+def test_a_job_whose_verification_fails_has_failed(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=5, exit_code=7), "check")
+    scene.run(scene.claim())
+    assert (scene.ending.verdict, scene.ending.reason) == (Verdict.FAILED, Reason.VERIFY_FAILED)
+    assert (scene.ending.exit_code, scene.commands) == (0, ["train", "check"])
+
+
+def test_a_failed_command_is_not_verified(tmp_path: Path) -> None:
+    scene = fails(tmp_path)
+    scene.run(scene.claim())
+    assert scene.commands == ["train"]
+    assert scene.ending.reason is Reason.JOB_FAILED
+
+
+def test_nothing_of_a_checkpoint_that_cannot_be_restored_is_run(tmp_path: Path) -> None:
+    scene = goes_on(tmp_path)
+    for name in scene.world.names(keys.checkpoints_folder(scene.job)):
+        if not name.endswith(".json"):
+            scene.world.store.delete(name, None)
+    scene.run(scene.claim())
+    assert scene.ending.reason is Reason.INPUT_UNAVAILABLE
+    assert scene.commands == []
+
+
+def test_a_heartbeat_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    key = keys.heartbeat(scene.job)
+    scene.clock.at(20, lambda: scene.world.store.put(key, b"not a heartbeat"))
+    scene.run(claimed)
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert scene.heartbeat().token == claimed.token
+    assert scene.final.epoch == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("unforeseen"), PermissionError("unforeseen")])
+@pytest.mark.parametrize("operation", [Operation.REPLACE, Operation.GET])
+def test_a_pulse_that_ends_by_an_unforeseen_error_ends_its_supervisor(
+    tmp_path: Path, error: Exception, operation: Operation
+) -> None:
+    """And the command; no verdict is given."""
+    scene = scene_of(tmp_path)
+
+    def fail(asked: Operation, key: str) -> None:
+        if asked is operation and scene.clock.running is not None and scene.clock.monotonic() > 30:
+            raise error
+
+    process = scene.run(scene.claim(), before=fail)
+    assert process.exit_code == 1
+    assert [raised.__cause__ for raised in process.errors] == [error]
+    assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
+    assert not scene.world.repo.cells(scene.job).ends
+    assert scene.clock.monotonic() < 60
+    assert scene.heal() == [2]
