@@ -170,6 +170,8 @@ class SubmissionSweep:
         self._after = ""
         self._written: dict[str, int] = {}
         """Of runs that are being finished: how many of their jobs are there."""
+        self._stopped_in: str | None = None
+        """The run that was left half finished in this turn for want of time."""
         self._failures = 0
         self._end = math.inf
 
@@ -177,7 +179,7 @@ class SubmissionSweep:
         """The next few runs; those that had to be finished. A run that was touched within the
         last lease is its submitter's. One of them, drawn by chance, is looked at as a whole.
         One that fails costs no other its turn; raises when several do."""
-        self._failures = 0
+        self._failures, self._stopped_in = 0, None
         self._end = self._repo.clock.monotonic() + self._turn_seconds
         page = self._page()
         now = self._repo.now()
@@ -190,8 +192,9 @@ class SubmissionSweep:
             run_id = self._finish(entry.key, look_for_lost=number == chosen)
             if run_id is not None:
                 finished.append(run_id)
+            if self._stopped_in is not None:
+                self._after = before
             if self._time_is_up():
-                self._after = before if entry.key in self._written else entry.key
                 return finished
         if len(page) < self._slice_size:
             self._after = ""
@@ -235,6 +238,7 @@ class SubmissionSweep:
             _announce(self._repo, stored.value)
         for start in range(begin, len(records), _SWEEP_CHUNK):
             if start > begin and self._time_is_up():
+                self._stopped_in = key
                 return False
             _queue(self._repo, _missing(self._repo, records[start : start + _SWEEP_CHUNK]))
             self._written[key] = start + _SWEEP_CHUNK

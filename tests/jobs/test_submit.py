@@ -286,6 +286,24 @@ def test_a_large_submission_is_finished_in_several_turns(world: World) -> None:
     assert len(world.names("queue/")) == len(world.names(keys.READY)) == 351
 
 
+def test_a_submission_that_fails_slowly_does_not_keep_the_sweep_from_the_rest(
+    world: World,
+) -> None:
+    dead_submit(world, "bad", 150)
+    dead_submit(world, "good")
+    world.clock.sleep(LEASE)
+    bad = world.repo.find_run("bad")
+    assert bad is not None
+    key = keys.record(State.QUEUED, f"{bad.value.base_id}-101")
+    faults = [
+        Fault(FaultKind.DELAY, Operation.CREATE_MANY, keys.READY, seconds=5.0, times=999),
+        Fault(FaultKind.DENIED, Operation.CREATE_MANY, key, times=999),
+    ]
+    store = FaultyStore(world.store, world.clock, ScriptedFaults(*faults))
+    sweep = SubmissionSweep(world.repo_over(store), turn_seconds=2.0)
+    assert ["good"] in [sweep.turn() for _ in range(5)]
+
+
 def test_a_sweep_that_has_one_turn_begins_anywhere(world: World) -> None:
     """Else those that run once would all look at the first few runs."""
     for number in range(9):
