@@ -62,6 +62,10 @@ class _Cancelled(Exception):
     """A cancel was asked for, and everything that the command started has been stopped."""
 
 
+class _Interrupted(Exception):
+    """Something more urgent than what was being done has come."""
+
+
 class _GivenUp(Exception):
     """A cancel came while the store did not take what the job left."""
 
@@ -151,7 +155,7 @@ class JobRun:
         try:
             with _refusals_of_host():
                 self._insist(
-                    lambda: self._checkpoints.restore_newest(self._record.id),
+                    lambda: self._checkpoints.restore_newest(self._record.id, between=self._heed),
                     answers=(NotFound, Conflict),
                 )
         except (Conflict, NotFound, Refused, Unreadable) as error:
@@ -191,12 +195,10 @@ class JobRun:
     def _wait_for_permission(self) -> None:
         """Returns when a beat has just been accepted. The verify command, which belongs to the
         same start, is not kept waiting for another."""
-        self._fence()
-        self._stop_if_cancelled()
+        self._heed()
         while not self._pulse.may_start():
             self._repo.clock.sleep(self._look_seconds)
-            self._fence()
-            self._stop_if_cancelled()
+            self._heed()
 
     def _run_command(self, command: str, phase: Phase) -> int:
         """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it
@@ -229,9 +231,12 @@ class JobRun:
             exit_code = process.wait(self._look_seconds)
             if exit_code is not None:
                 return exit_code
-            self._fence()
-            self._stop_if_cancelled()
+            self._heed()
             self._ship()
+
+    def _heed(self) -> None:
+        self._fence()
+        self._stop_if_cancelled()
 
     def _stop_if_cancelled(self) -> None:
         if self._pulse.cancel_asked:
@@ -254,9 +259,18 @@ class JobRun:
         """What can wait: a store that is away delays it and nothing else."""
         try:
             self._shipper.ship_when_due(self._record.id, self._record.epoch)
-            self._checkpoints.save_when_due(self._record.id, self._record.epoch)
+            self._checkpoints.save_when_due(
+                self._record.id, self._record.epoch, between=self._yield_to_what_is_asked
+            )
+        except _Interrupted:
+            return
         except (StoreError, OSError) as error:
             log.warning("event=shipping_delayed job=%s error=%r", self._record.id, str(error))
+
+    def _yield_to_what_is_asked(self) -> None:
+        """A checkpoint of an hour must not keep a cancel, or a seal, waiting."""
+        if self._pulse.sealed or self._pulse.cancel_asked:
+            raise _Interrupted
 
     def _publish(self, outcome: Ending) -> None:
         """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
@@ -268,24 +282,19 @@ class JobRun:
         self._deliver("log", lambda: self._shipper.ship_rest(job_id, epoch))
         if partial:
             self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch))
-        self._deliver(
-            "output",
-            lambda: outputs.publish(
-                self._repo,
-                job_id=job_id,
-                epoch=epoch,
-                folder=self._workspace.output,
-                partial=partial,
-            ),
+        publisher = outputs.OutputPublisher(
+            self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
         )
+        self._deliver("output", lambda: publisher.publish(partial=partial))
 
     def _deliver(self, what: str, step: Callable[[], object]) -> None:
         """An outcome that is known is never lost over what this host cannot read, or over what
-        nobody waits for any more."""
+        nobody waits for any more: a cancel that comes now gives up what the store does not take."""
+        asked_before = self._pulse.cancel_asked
 
         def heed() -> None:
             self._fence()
-            if self._pulse.cancel_asked:
+            if self._pulse.cancel_asked and not asked_before:
                 raise _GivenUp
 
         try:
