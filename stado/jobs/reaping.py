@@ -17,6 +17,7 @@ from stado.core.liveness import Vigil, mass_silence
 from stado.core.records import Capacity, ClaimCell, Heartbeat, JobReport, Record
 from stado.core.states import Reason, State
 from stado.errors import NotFound, StoreError, Unreadable
+from stado.jobs.departures import AgentReport
 from stado.jobs.endings import ending_of_lost, finish_intent, give_verdict, settle
 from stado.jobs.life import seal_epoch
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
@@ -59,6 +60,8 @@ class ReapReport:
     settled: list[str] = field(default_factory=list)
     deferred: dict[str, str] = field(default_factory=dict)
     """Job id to why it was left alone though silent, or could not be judged."""
+    idle_agents: list[AgentReport] = field(default_factory=list)
+    """Those whom no running record names; none when a record could not be read."""
 
 
 class _Witnesses:
@@ -104,6 +107,17 @@ class _Witnesses:
             if report.job_id == look.job_id and report.epoch == look.record.epoch:
                 return report
         return None
+
+    def idle(self, busy: set[str]) -> list[AgentReport]:
+        """The reports of agents other than these consumers, as far as they could be read."""
+        busy_keys = {keys.capacity(consumer) for consumer in busy}
+        return [
+            AgentReport(entry, self._known[key].value)
+            for key, entry in self._entries.items()
+            if key not in busy_keys
+            and key in self._known
+            and self._known[key].version == entry.version
+        ]
 
     def _read_capacity(self, repo: Repository, key: str) -> Stored[Capacity] | None:
         """None for what cannot be read, and for the rest once so many failed that it raises."""
@@ -227,6 +241,8 @@ class Reaper:
     def _judge(self, entries: list[Entry], only: str | None) -> ReapReport:
         report = ReapReport()
         looks = self._look_at_all(entries, report)
+        if not report.deferred:
+            report.idle_agents = self._witnesses.idle({look.consumer for look in looks})
         at = self._repo.clock.monotonic()
         silence = {look.job_id: self._silence(look, at) for look in looks}
         self._note_agents(looks, at)

@@ -1,5 +1,6 @@
 """What has to be done for the queue by somebody: giving lost jobs back, mending the index,
-finishing submissions whose submitter died. Coordinators do it; agents do when there is none.
+finishing submissions whose submitter died, forgetting agents that are gone. Coordinators do it;
+agents do when there is none.
 
 Each pass is bounded and stands alone: one that fails does not keep the others from their turn.
 """
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable
 
 from stado.errors import StadoError
+from stado.jobs.departures import AgentReport, forget_departed
 from stado.jobs.leadership import CoordinatorWatch
 from stado.jobs.queue_index import Repair
 from stado.jobs.reaping import Reaper
@@ -32,10 +34,12 @@ class Passes:
     def __init__(
         self, repo: Repository, *, by: str, once: bool = False, turn_seconds: float = math.inf
     ) -> None:
+        self._repo = repo
         self._reaper = Reaper(repo, by=by, once=once)
         self._repair = Repair(repo, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._deferred: dict[str, str] = {}
+        self._idle_agents: list[AgentReport] = []
 
     def tick(self) -> dict[str, bool]:
         """Runs each pass once; its name to whether it succeeded."""
@@ -43,11 +47,14 @@ class Passes:
             "reap": self._reap,
             "repair": self._mend,
             "sweep": self._finish_submissions,
+            "forget": self._forget_departed,
         }
         return {name: _run(name, work) for name, work in passes.items()}
 
     def _reap(self) -> None:
+        self._idle_agents = []
         report = self._reaper.turn()
+        self._idle_agents = report.idle_agents
         for job_id, reason in report.deferred.items():
             if self._deferred.get(job_id) != reason:
                 log.info("event=reap_deferred job=%s reason=%r", job_id, reason)
@@ -70,6 +77,11 @@ class Passes:
     def _finish_submissions(self) -> None:
         for run_id in self._sweep.turn():
             log.info("event=submission_finished run=%s", run_id)
+
+    def _forget_departed(self) -> None:
+        """By what the reaper has just seen: a job's record is looked at before its agent's."""
+        for consumer in forget_departed(self._repo, self._idle_agents):
+            log.info("event=forgotten consumer=%s", consumer)
 
 
 def _run(name: str, work: Callable[[], None]) -> bool:
