@@ -14,7 +14,7 @@ from stado.core.records import RunRecord
 from stado.errors import Refused
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository, Stored
-from stado.jobs.status import SEARCH_PAGES_MAX, near_matches, states_of
+from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, states_of
 from stado.jobs.submit import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
 
@@ -100,6 +100,16 @@ def _select_by_run(repo: Repository, text: str) -> Selection | None:
 
 def _select_by_part(repo: Repository, text: str) -> Selection:
     matches = _matches(repo, text)
+    if not matches.cut:
+        return _chosen(repo, text, matches.job_ids)
+    raise Refused(
+        "search_cut",
+        f"there are too many jobs to look for {text!r} in all their ids: type the whole id, or "
+        "the run id",
+    )
+
+
+def _chosen(repo: Repository, text: str, matches: list[str]) -> Selection:
     if not matches:
         raise _unknown(repo, text)
     bases = sorted({ids.base_of(job_id) for job_id in matches})
@@ -115,10 +125,10 @@ def _select_by_part(repo: Repository, text: str) -> Selection:
     )
 
 
-def _matches(repo: Repository, text: str) -> list[str]:
+def _matches(repo: Repository, text: str) -> Matches:
     part = text.lower()
     if len(part) < PART_LENGTH_MIN:
-        return []
+        return Matches([], cut=False)
     return near_matches(repo, part, limit=_SEARCH_LIMIT)
 
 
@@ -141,7 +151,7 @@ def _near(repo: Repository, text: str) -> list[str]:
     """Ids and run ids that look like what was typed: of the newest jobs, and of the first runs."""
     from difflib import get_close_matches
 
-    newest = near_matches(repo, "", limit=LIST_LIMIT_MAX)
+    newest = near_matches(repo, "", limit=LIST_LIMIT_MAX).job_ids
     bases = {ids.base_of(job_id) for job_id in newest}
     runs = {keys.job_of_record(entry.key) for entry in repo.store.list(keys.RUNS)}
     known = sorted(runs | bases | set(newest))

@@ -215,7 +215,16 @@ def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:
     )
 
 
-def near_matches(repo: Repository, text: str, *, limit: int = 8) -> list[str]:
-    """Job ids that contain `text`, newest first: what an unknown id may have meant."""
-    names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit))
-    return sorted(names.states)[:limit]
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Job ids, newest first; `cut` when there may be more that were not looked at or are left
+    out."""
+
+    job_ids: list[str]
+    cut: bool
+
+
+def near_matches(repo: Repository, text: str, *, limit: int) -> Matches:
+    """The jobs whose ids contain `text`: what a part of an id, or an unknown one, may mean."""
+    names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit + 1))
+    return Matches(sorted(names.states)[:limit], names.cut or len(names.states) > limit)
