@@ -10,6 +10,7 @@ import click
 from stado.cli.context import (
     json_option,
     live_machine,
+    opened_repository,
     opened_store,
     read_settings,
 )
@@ -58,7 +59,8 @@ def _examine(target: Target) -> Iterator[Finding]:
     try:
         with opened_store(settings, machine) as store:
             yield from _store_findings(store, machine)
-            yield from _work_findings(_repository(store, machine))
+        with opened_repository(target) as repo:
+            yield from _work_findings(repo)
     except (StoreError, Unreadable) as error:
         yield Finding("store", str(error), _store_remedy(error))
 
@@ -71,12 +73,6 @@ def _store_remedy(error: Exception) -> str:
     if isinstance(error, Misconfigured):
         return "name another store, or do what it says"
     return "check the network and the server, then run this again"
-
-
-def _repository(store: Store, machine: Machine) -> Repository:
-    from stado.jobs.deployments import open_repository
-
-    return open_repository(store, **machine._asdict())
 
 
 def _store_findings(store: Store, machine: Machine) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The deployment: what makes a folder or bucket a stado store, and its opening."""
+"""The deployment: what makes a folder or bucket a stado store, and how it is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from stado.core.records import (
     Proof,
 )
 from stado.errors import Exists, Misconfigured, NotFound, Refused
-from stado.jobs.repository import Repository
-from stado.ports import Clock, Entropy, Tasks
+from stado.ports import Entropy
 from stado.storage.port import Store
 
 LEASE_SECONDS_MIN = 1.0
@@ -75,8 +74,3 @@ def read_deployment(store: Store) -> Deployment:
             f"{FORMAT_VERSION}: upgrade stado",
         )
     return deployment
-
-
-def open_repository(store: Store, *, clock: Clock, entropy: Entropy, tasks: Tasks) -> Repository:
-    """One read. Raises `Misconfigured` as `read_deployment` does."""
-    return Repository(store, read_deployment(store), clock=clock, entropy=entropy, tasks=tasks)

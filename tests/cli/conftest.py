@@ -18,7 +18,7 @@ from stado.cli.main import cli
 from stado.core.records import Ending, Proof
 from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimant, Claimed, claim
-from stado.jobs.deployments import make_deployment, open_repository
+from stado.jobs.deployments import make_deployment
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.logs import write_segment
 from stado.jobs.queue_index import read_page
@@ -121,8 +121,10 @@ def make_world(path: Path, lease_seconds: float = 120.0) -> World:
     clock, entropy, tasks = machine
     store = FileStore(path, clock, entropy, durable=False)
     proof = Proof(create_if_absent=True, compare_and_swap=True, conditional_delete=True)
-    make_deployment(store, entropy=entropy, proof=proof, lease_seconds=lease_seconds, by=USER)
-    return World(open_repository(store, clock=clock, entropy=entropy, tasks=tasks), path)
+    deployment, _ = make_deployment(
+        store, entropy=entropy, proof=proof, lease_seconds=lease_seconds, by=USER
+    )
+    return World(Repository(store, deployment, clock=clock, entropy=entropy, tasks=tasks), path)
 
 
 @pytest.fixture
