@@ -131,8 +131,8 @@ class Agent:
 
     def step(self) -> None:
         """One turn of the loop: at most a second, and what the store takes."""
-        self._listen()
         try:
+            self._listen()
             self._broadcast_when_due()
             if not self._draining:
                 self._dispatch()
@@ -209,7 +209,10 @@ class Agent:
         if note is not None and note.supervisor == supervisor:
             epoch = note.epoch
             self._folder.workspace_named(note.workspace).remove()
-        self._folder.remove_note(supervisor.pid)
+        try:
+            self._folder.remove_note(supervisor.pid)
+        except OSError as error:
+            log.warning("event=note_left job=%s error=%r", job_id, str(error))
         try:
             self._end_as_lost(job_id, epoch)
         except (StoreError, Unreadable) as error:
@@ -279,7 +282,7 @@ class Agent:
             one.peer.channel.send({"do": "run", "entry": entry.name})
         except ChannelClosed:
             one.entry = None
-            self._supervised.remove(one)
+            self._dismiss([one])
 
     def _fork(self) -> _Supervised:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes

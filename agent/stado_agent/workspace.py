@@ -129,9 +129,10 @@ class HostFolder:
         self._note_path(pid).unlink(missing_ok=True)
 
     def read_note(self, pid: int) -> SupervisorNote | None:
+        """None when there is none, or none that says anything."""
         try:
             return decode_note(self._note_path(pid).read_bytes())
-        except FileNotFoundError:
+        except OSError:
             return None
 
     def signs(self, pid: int) -> int:
@@ -142,11 +143,12 @@ class HostFolder:
             return 0
 
     def notes(self) -> Iterator[SupervisorNote]:
-        """Of all supervisors that have a job; one may end while we look."""
+        """Of all supervisors that have a job; one may end while we look, and what the host does
+        not let us read says nothing."""
         for path in sorted(self._notes.glob("*.json")):
             try:
                 note = decode_note(path.read_bytes())
-            except FileNotFoundError:
+            except OSError:
                 continue
             if note is None:
                 path.unlink(missing_ok=True)

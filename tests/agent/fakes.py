@@ -229,8 +229,13 @@ class FakeChannel:
 
     @property
     def ready(self) -> bool:
+        return bool(self._messages) or self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can come."""
         assert self._other is not None
-        return bool(self._messages) or self._other.closed or self.closed
+        return self._other.closed or self.closed
 
     def send(self, message: Mapping[str, Any]) -> None:
         assert self._other is not None
@@ -253,7 +258,10 @@ class FakeChannel:
 class FakeProcess:
     """A forked process; a `Peer` for who forked it."""
 
-    def __init__(self, pid: int, channel: FakeChannel, own_channel: FakeChannel) -> None:
+    def __init__(
+        self, clock: TurnClock, pid: int, channel: FakeChannel, own_channel: FakeChannel
+    ) -> None:
+        self._clock = clock
         self._identity = ProcessIdentity(pid, pid * 1000)
         self._channel = channel
         self._own_channel = own_channel
@@ -277,6 +285,9 @@ class FakeProcess:
         return self._channel.ready
 
     def poll(self) -> int | None:
+        """Waits for a moment when the channel has been closed, as the live one does."""
+        if self._channel.ended:
+            self._clock.wait_until(lambda: self.exit_code is not None, 1.0)
         self.polled = self.exit_code is not None
         return self.exit_code
 
@@ -375,13 +386,15 @@ class FakeProcesses:
         self.executions: list[Execution] = []
         self.forked: list[FakeProcess] = []
         self.fork_error: OSError | None = None
+        self.before_fork: Callable[[], object] = lambda: None
         self._pid = 100
 
     def fork(self, main: Callable[[Channel], None]) -> Peer:
         if self.fork_error is not None:
             raise self.fork_error
+        self.before_fork()
         ours, theirs = FakeChannel.pair(self._clock)
-        process = FakeProcess(self._new_pid(), ours, theirs)
+        process = FakeProcess(self._clock, self._new_pid(), ours, theirs)
         self.forked.append(process)
 
         def work() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.states import State, Verdict
+from stado.errors import ChannelClosed
 from stado.storage.faults import FaultKind, FaultPlan
 from stado.storage.port import Store
 from stado_agent.supervisor import serve
@@ -34,7 +35,10 @@ def answers(scene: Scene, supervisor: FakeProcess) -> list[str]:
     """What it says, until it is idle or gone."""
     said: list[str] = []
     while said[-1:] != ["idle"] and supervisor.exit_code is None:
-        message = supervisor.channel.receive(SECONDS_MAX)
+        try:
+            message = supervisor.channel.receive(SECONDS_MAX)
+        except ChannelClosed:
+            break
         assert message is not None, "it says nothing"
         said.append(message["event"])
     return said
@@ -160,7 +164,7 @@ def test_a_supervisor_that_dies_at_any_request_costs_no_rule(
         death = DeathAt(scene.processes, at=at, error=error)
         supervisor = fork(scene, scene.store(before=death))
         order(scene, supervisor)
-        scene.clock.wait_until(lambda supervisor=supervisor: supervisor.ready, SECONDS_MAX)
+        answers(scene, supervisor)
         if death.met is None:
             break
         started = scene.heal()

@@ -1,0 +1,493 @@
+"""The agent: what it lets in, whom it gives it to, and what it does about supervisors that die."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys
+from stado.core.documents import decode
+from stado.core.records import Capacity
+from stado.core.spec import Spec
+from stado.core.states import Reason, State, Verdict
+from stado.errors import NotFound
+from stado.jobs.endings import ending_of_lost, give_verdict, settle
+from stado.storage.faults import FaultKind, FaultyStore
+from stado.storage.observe import Operation
+from stado.storage.port import Store
+from stado_agent.agent import Agent, AgentSettings
+from stado_agent.budget import Limits
+from stado_agent.workspace import HostFolder
+from tests.agent.fakes import FakeHardware, FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
+from tests.agent.scene import DeathAt, Trouble
+from tests.jobs.actors import GuardedStore
+from tests.jobs.world import BOB, LEASE, World, heal
+
+NAME = "local@host-a"
+STEPS_MAX = 5000
+
+
+class Host:
+    """A host with an agent on it, and a queue."""
+
+    def __init__(self, folder: Path, *, cpu: float = 4.0) -> None:
+        self.clock = TurnClock()
+        self.world = World(clock=self.clock, tasks=TurnTasks(self.clock))
+        self.processes = FakeProcesses(self.clock)
+        self.hardware = FakeHardware(cpu=cpu)
+        self.folder = HostFolder(folder, NAME)
+        self.folder.make()
+        self.trouble = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
+        self.trouble.on = False
+        self.on_listing: Callable[[], object] = lambda: None
+        """After the agent has listed the queue."""
+
+        self.agent = self.new_agent()
+
+    def new_agent(
+        self,
+        *,
+        limits: Limits | None = None,
+        before: Callable[[Operation, str], None] | None = None,
+    ) -> Agent:
+        listed: Store = GuardedStore(self.world.store, after=self._after)
+        own: Store = FaultyStore(listed, self.clock, self.trouble)
+        theirs: Store = GuardedStore(self.world.store, before=before)
+        return Agent(
+            self.world.repo_over(own),
+            self.world.repo_over(theirs),
+            settings=AgentSettings(NAME, 2.0, limits or Limits(), version="1.0"),
+            folder=self.folder,
+            processes=self.processes,
+            hardware=self.hardware,
+            environment={"PATH": "/bin"},
+        )
+
+    def _after(self, operation: Operation, key: str) -> None:
+        if operation is Operation.LIST and key == keys.READY:
+            self.on_listing()
+
+    # --- doing --------------------------------------------------------------------------
+
+    def submit(self, *commands: str, **spec: object) -> list[str]:
+        """The ids, in the order of the queue."""
+        before = {entry.job_id for entry in self.world.entries()}
+        self.world.submit(*commands, spec=Spec(command="", **spec))  # type: ignore[arg-type]
+        return [e.job_id for e in self.world.entries() if e.job_id not in before]
+
+    def script(self, seconds: float, command: str = "true") -> None:
+        self.processes.scripts[command] = Script(seconds=seconds)
+
+    def step_until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(STEPS_MAX):
+            if condition():
+                return
+            self.agent.step()
+        raise AssertionError("it never came so far")
+
+    def step_until_at_rest(self, job_id: str) -> None:
+        self.step_until(lambda: self.at_rest(job_id))
+
+    def step_for(self, seconds: float) -> None:
+        end = self.clock.monotonic() + seconds
+        self.step_until(lambda: self.clock.monotonic() >= end)
+
+    def step_to_start(self, count: int = 1) -> None:
+        self.step_until(lambda: len(self.processes.executions) >= count)
+
+    # --- looking ------------------------------------------------------------------------
+
+    def capacity(self) -> Capacity:
+        key = keys.capacity(NAME)
+        return decode(Capacity, key, self.world.store.get(key).data)
+
+    def running(self) -> int:
+        return sum(one.process.group_alive() for one in self.processes.executions)
+
+    def living(self) -> list[FakeProcess]:
+        return [process for process in self.processes.forked if process.exit_code is None]
+
+    def at_rest(self, job_id: str) -> bool:
+        states = self.world.states(job_id)
+        return len(states) == 1 and all(state.at_rest for state in states)
+
+
+def after_steps(count: int) -> Callable[[], bool]:
+    """When an agent is to leave."""
+    steps = itertools.count(1)
+    return lambda: next(steps) > count
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+# --- letting in -----------------------------------------------------------------------------
+
+
+def test_the_head_of_the_queue_goes_to_a_new_supervisor_and_then_to_the_idle_one(
+    host: Host,
+) -> None:
+    host.script(10)
+    first, second = host.submit("true", "true", cpu=4)
+    host.step_until(lambda: host.at_rest(first) and host.at_rest(second))
+    assert len(host.processes.forked) == 1
+    begun = [one.at for one in host.processes.executions]
+    assert begun[1] - begun[0] < 15
+    for job in (first, second):
+        holder = host.world.record(State.COMPLETED, job).holder
+        assert holder is not None
+        assert (holder.consumer, holder.host) == (NAME, "host-a")
+
+
+def test_never_more_is_let_in_than_there_is(host: Host) -> None:
+    host.script(10)
+    jobs = host.submit(*["true"] * 12, cpu=1.5)
+    most = []
+
+    def done() -> bool:
+        most.append(host.running())
+        return all(host.at_rest(job) for job in jobs)
+
+    host.step_until(done)
+    assert max(most) == 2
+    assert len(host.processes.forked) == 2
+    assert len(host.processes.executions) == 12
+
+
+def test_jobs_run_beside_each_other_and_idle_supervisors_leave_after_a_while(host: Host) -> None:
+    host.script(10)
+    jobs = host.submit(*["true"] * 4)
+    host.step_to_start(4)
+    assert len(host.processes.forked) == 4
+    host.step_until(lambda: all(host.at_rest(job) for job in jobs))
+    host.step_for(70)
+    assert host.living() == []
+    assert {process.exit_code for process in host.processes.forked} == {0}
+    assert all(process.polled for process in host.processes.forked)
+
+
+def test_who_misses_a_job_gets_another(host: Host) -> None:
+    """The agent's page of the queue is a moment old when another agent is faster."""
+    first, second = host.submit("true", "true", cpu=4)
+    host.processes.before_fork = lambda: _start_once(host.world)
+    host.step_until(lambda: host.at_rest(second))
+    assert host.world.states(first) == {State.RUNNING}
+    assert len(host.processes.executions) == 1
+    assert list(host.folder.notes()) == []
+
+
+def _start_once(world: World) -> None:
+    if not world.names(keys.prefix(State.RUNNING)):
+        world.start(BOB)
+
+
+def test_nothing_is_taken_that_does_not_fit(host: Host) -> None:
+    (job,) = host.submit("true", cpu=64)
+    host.step_for(30)
+    assert host.world.states(job) == {State.QUEUED}
+    assert host.processes.forked == []
+
+
+# --- supervisors that die -------------------------------------------------------------------
+
+
+def test_the_epoch_of_a_supervisor_that_died_is_ended_at_once_and_the_agent_rests(
+    host: Host,
+) -> None:
+    host.script(100)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (supervisor,) = host.living()
+    (first,) = host.processes.executions
+    host.step_for(5)
+    died_at = host.clock.monotonic()
+    supervisor.kill()
+    host.step_until(lambda: host.world.has(keys.end_cell(job, 1)))
+    assert host.clock.monotonic() - died_at < 1
+    ending = host.world.repo.find_end(job, 1)
+    assert ending is not None
+    assert (ending.ending.verdict, ending.ending.reason) == (
+        Verdict.LOST,
+        Reason.SUPERVISOR_DIED,
+    )
+    assert ending.ending.started_at is not None
+    assert first.process.exit_code == -signal.SIGKILL
+    assert list(host.folder.notes()) == []
+    assert not list((host.folder.root / "jobs").iterdir())
+    host.step_to_start(2)
+    assert host.processes.executions[1].at - died_at >= 2
+    host.step_until(lambda: host.at_rest(job))
+    final = host.world.record(State.COMPLETED, job)
+    assert (final.epoch, final.starts) == (2, 2)
+
+
+def test_a_supervisor_that_dies_at_any_request_costs_no_rule(tmp_path: Path) -> None:
+    at = 0
+    while True:
+        host = Host(tmp_path / str(at))
+        host.script(20)
+        death = DeathAt(host.processes, at=at)
+        host.agent = host.new_agent(before=death)
+        (job,) = host.submit("true")
+        host.step_until_at_rest(job)
+        if death.met is None:
+            break
+        assert heal(host.world, job) == [], death.met
+        final = host.world.record(State.COMPLETED, job)
+        assert len(host.processes.executions) <= final.starts, death.met
+        assert host.running() == 0
+        at += 1
+    assert at > 10
+
+
+def test_a_store_that_is_away_leaves_the_epoch_to_a_reaper(host: Host) -> None:
+    host.script(50)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    host.trouble.on = True
+    host.living()[0].kill()
+    host.step_for(10)
+    assert host.running() == 0
+    assert host.world.states(job) == {State.RUNNING}
+    host.trouble.on = False
+    host.step_until(lambda: host.at_rest(job))
+    ending = host.world.repo.find_end(job, 1)
+    assert ending is not None
+    assert ending.ending.reason is Reason.LEASE_EXPIRED
+
+
+def test_an_idle_supervisor_that_died_is_replaced(host: Host) -> None:
+    host.script(5)
+    (first,) = host.submit("true")
+    host.step_until(lambda: host.at_rest(first))
+    host.step_for(3)
+    (idle,) = host.living()
+    (second,) = host.submit("true")
+    idle.kill()
+    host.step_until(lambda: host.at_rest(second))
+    assert len(host.processes.executions) == 2
+    assert idle.polled
+
+
+def test_a_supervisor_that_dies_just_before_it_gets_a_job_leaves_nothing_behind(
+    host: Host,
+) -> None:
+    """Its channel is found closed at the hand-over; the job goes to another one."""
+    host.script(5)
+    (first,) = host.submit("true")
+    host.step_until(lambda: host.at_rest(first))
+    host.step_for(3)
+    (idle,) = host.living()
+    host.on_listing = lambda: idle.kill() if host.world.entries() else None
+    (second,) = host.submit("true")
+    host.step_until(lambda: host.at_rest(second))
+    assert idle.polled
+    assert idle.channel.closed  # type: ignore[attr-defined]
+
+
+def test_a_hung_supervisor_is_killed_and_one_that_gives_signs_is_not(host: Host) -> None:
+    host.script(3 * LEASE)
+    hung, healthy = host.submit("true", "true", cpu=2)
+    host.step_to_start(2)
+    first, second = host.living()
+    by_job = {note.job_id: note.supervisor for note in host.folder.notes()}
+    if by_job[hung] != first.identity:
+        first, second = second, first
+    first.frozen = True
+    touch_regularly(host, second)
+    host.step_until(lambda: host.world.has(keys.end_cell(hung, 1)))
+    assert 2 * LEASE <= host.clock.monotonic() < 2 * LEASE + 3 * LEASE / 8
+    assert first.exit_code == -signal.SIGKILL
+    assert second.exit_code is None
+    host.step_until(lambda: host.at_rest(healthy))
+    assert host.world.record(State.COMPLETED, healthy).epoch == 1
+
+
+def touch_regularly(host: Host, supervisor: FakeProcess) -> None:
+    """Real files have the real time, which hardly moves here."""
+    note = host.folder.root / "supervisors" / f"{supervisor.identity.pid}.json"
+    begin = host.clock.monotonic()
+
+    def touch(number: int) -> None:
+        if note.exists():
+            os.utime(note, (number, number))
+
+    for number in range(1, 40):
+        host.clock.at(begin + number * 15, partial(touch, number))
+
+
+# --- an agent after another -----------------------------------------------------------------
+
+
+def test_living_supervisors_of_an_earlier_agent_are_counted_and_the_dead_looked_after(
+    host: Host,
+) -> None:
+    host.script(60)
+    dead, living = host.submit("true", "true", cpu=2)
+    host.step_to_start(2)
+    by_job = {note.job_id: note.supervisor for note in host.folder.notes()}
+    for process in host.living():
+        process.channel.close()  # the agent is gone
+        if process.identity == by_job[dead]:
+            process.kill()
+    third, _ = host.submit("true", "true", cpu=2)
+    host.agent = host.new_agent()
+    host.agent.run(after_steps(8))
+    end = host.world.repo.find_end(dead, 1)
+    assert end is not None
+    assert end.ending.reason is Reason.SUPERVISOR_DIED
+    assert host.running() == 2
+    assert host.world.states(third) == {State.QUEUED}
+    host.step_until(lambda: host.at_rest(living))
+    assert host.world.record(State.COMPLETED, living).epoch == 1
+    assert host.world.record(State.COMPLETED, living).starts == 1
+
+
+def test_a_hung_supervisor_of_an_earlier_agent_is_killed(host: Host) -> None:
+    host.script(3 * LEASE)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (hung,) = host.living()
+    hung.frozen = True
+    hung.channel.close()
+    host.agent = host.new_agent()
+    begin = host.clock.monotonic()
+    host.agent.run(after_steps(2))
+    host.step_until(lambda: host.world.has(keys.end_cell(job, 1)))
+    assert 2 * LEASE <= host.clock.monotonic() - begin < 2 * LEASE + 40
+    assert hung.exit_code == -signal.SIGKILL
+    assert host.processes.executions[0].process.exit_code == -signal.SIGKILL
+
+
+def test_the_job_of_another_agents_name_is_not_ended(host: Host) -> None:
+    """A note whose epoch somebody else holds by now."""
+    host.script(60)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (supervisor,) = host.living()
+    supervisor.frozen = True
+    record = host.world.find(job).record
+    world = host.world
+    lost = ending_of_lost(
+        world.repo, record, started_at=None, by="x", reason=Reason.LEASE_EXPIRED, detail="lost"
+    )
+    give_verdict(world.repo, record, lost)
+    settle(world.repo, job, 1)
+    world.start(BOB)
+    supervisor.kill()
+    host.step_for(20)
+    assert world.states(job) == {State.RUNNING}
+    assert world.repo.cells(job).ends == {1}
+
+
+# --- what others see, and the end -----------------------------------------------------------
+
+
+def test_a_broadcast_tells_what_there_is_and_what_runs(host: Host) -> None:
+    host.script(60)
+    (job,) = host.submit("true", cpu=3, memory_gb=2)
+    host.agent.step()
+    first = host.capacity()
+    assert (first.consumer, first.host, first.version) == (NAME, "host-a", "1.0")
+    assert (first.cpu_total, first.memory_total_gb, first.disk_free_gb) == (4, 16, 100)
+    assert (first.draining, first.stopped, first.jobs) == (False, False, [])
+    host.step_for(LEASE / 8 + 2)
+    second = host.capacity()
+    assert second.counter == first.counter + 1
+    assert second.incarnation == first.incarnation
+    assert (second.cpu_free, second.memory_free_gb) == (1, 14)
+    (report,) = second.jobs
+    assert (report.job_id, report.epoch) == (job, 1)
+    assert report.signs > 0
+
+
+def test_limits_are_what_is_broadcast(host: Host) -> None:
+    host.agent = host.new_agent(limits=Limits(cpu=2, memory_gb=3))
+    host.agent.step()
+    assert (host.capacity().cpu_total, host.capacity().memory_total_gb) == (2, 3)
+
+
+def test_a_draining_agent_takes_nothing_and_leaves_when_all_has_ended(host: Host) -> None:
+    host.script(30)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (later,) = host.submit("true")
+    host.agent.drain()
+    host.agent.step()
+    assert host.capacity().draining
+    host.agent.run(lambda: False)
+    assert host.at_rest(job)
+    assert host.world.states(later) == {State.QUEUED}
+    assert (host.capacity().stopped, host.capacity().draining) == (True, True)
+    host.clock.sleep(1)
+    assert host.living() == []
+
+
+def test_an_agent_that_leaves_at_once_leaves_the_job_to_its_supervisor(host: Host) -> None:
+    host.script(30)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    host.agent.run(lambda: True)
+    assert host.capacity().stopped
+    host.clock.sleep(60)
+    assert host.at_rest(job)
+
+
+def test_a_store_that_is_away_ends_neither_the_agent_nor_what_runs(host: Host) -> None:
+    host.script(30)
+    first, second = host.submit("true", "true", cpu=4)
+    host.step_to_start()
+    host.trouble.on = True
+    host.step_for(60)
+    assert host.at_rest(first)
+    assert host.world.states(second) == {State.QUEUED}
+    host.trouble.on = False
+    host.step_until(lambda: host.at_rest(second))
+
+
+def test_a_farewell_that_the_store_does_not_take_is_no_error(host: Host) -> None:
+    host.trouble.on = True
+    host.agent.drain()
+    host.agent.run(lambda: False)
+    with pytest.raises(NotFound):
+        host.capacity()
+
+
+def test_a_host_that_fails_for_a_while_ends_no_agent(host: Host) -> None:
+    """It cannot fork, or does not tell what room it has: what waits is tried again."""
+    host.script(5)
+    (job,) = host.submit("true")
+    host.processes.fork_error = BlockingIOError(11, "Resource temporarily unavailable")
+    host.step_for(20)
+    host.hardware.disk_error = PermissionError(13, "Permission denied")
+    host.step_for(20)
+    assert host.world.states(job) == {State.QUEUED}
+    host.processes.fork_error = None
+    host.step_until(lambda: host.at_rest(job))
+    host.hardware.disk_error = None
+    host.step_for(20)
+    assert host.capacity().counter > 1
+
+
+def test_what_a_host_refuses_when_a_supervisor_died_ends_no_agent(
+    host: Host,
+) -> None:
+    """Its note cannot be removed: the epoch is ended all the same, and the agent goes on."""
+    host.script(50)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (supervisor,) = host.living()
+    supervisor.kill()
+    note = host.folder.root / "supervisors" / f"{supervisor.identity.pid}.json"
+    note.unlink()
+    note.mkdir()
+    host.step_until(lambda: host.at_rest(job))
+    assert host.world.record(State.COMPLETED, job).epoch == 2
