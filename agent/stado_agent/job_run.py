@@ -278,18 +278,6 @@ class JobRun:
         what cannot be delivered; the outcome stays."""
         partial = outcome.verdict is not Verdict.COMPLETED
         job_id, epoch = self._record.id, self._record.epoch
-        self._pulse.phase = Phase.UPLOADING
-        self._deliver("log", lambda: self._shipper.ship_rest(job_id, epoch))
-        if partial:
-            self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch))
-        publisher = outputs.OutputPublisher(
-            self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
-        )
-        self._deliver("output", lambda: publisher.publish(partial=partial))
-
-    def _deliver(self, what: str, step: Callable[[], object]) -> None:
-        """An outcome that is known is never lost over what this host cannot read, or over what
-        nobody waits for any more: a cancel that comes now gives up what the store does not take."""
         asked_before = self._pulse.cancel_asked
 
         def heed() -> None:
@@ -297,6 +285,18 @@ class JobRun:
             if self._pulse.cancel_asked and not asked_before:
                 raise _GivenUp
 
+        self._pulse.phase = Phase.UPLOADING
+        self._deliver("log", lambda: self._shipper.ship_rest(job_id, epoch), heed)
+        if partial:
+            self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch), heed)
+        publisher = outputs.OutputPublisher(
+            self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
+        )
+        self._deliver("output", lambda: publisher.publish(partial=partial), heed)
+
+    def _deliver(self, what: str, step: Callable[[], object], heed: Callable[[], None]) -> None:
+        """An outcome that is known is never lost over what this host cannot read, or over what
+        nobody waits for any more: a cancel that comes now gives up what the store does not take."""
         try:
             self._persist(step, between=heed)
         except (OSError, _GivenUp) as error:
