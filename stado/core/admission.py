@@ -39,7 +39,9 @@ class Offer:
 def admit(needs: Needs, offer: Offer, *, now_ms: int) -> Refusal | None:
     """None when the job may start; `now_ms` is milliseconds on the store's clock."""
     if needs.deadline_ms is not None and now_ms >= needs.deadline_ms:
-        return Refusal("deadline_passed", "its deadline has passed, so that no worker starts it any more")
+        return Refusal(
+            "deadline_passed", "its deadline has passed, so that no worker starts it any more"
+        )
     if needs.cpu_milli > offer.cpu_milli:
         return Refusal(
             "waiting_capacity",
