@@ -37,8 +37,8 @@ class Strand:
         self._condition: Callable[[], bool] = _never
         self._clock = clock
         self._work = work
-        self._go = threading.Semaphore(0)
-        self._rests = threading.Semaphore(0)
+        self._go = _taken_lock()
+        self._rests = _taken_lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -150,6 +150,13 @@ class TurnClock(FakeClock):
 
 def _never() -> bool:
     return False
+
+
+def _taken_lock() -> threading.Lock:
+    """Released by one thread to let another one on."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class _StrandTask:
