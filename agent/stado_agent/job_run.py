@@ -21,7 +21,7 @@ from stado.core.records import EndCell, Ending, LateResult, Phase, Record
 from stado.core.states import Reason, Verdict
 from stado.errors import Conflict, Denied, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
-from stado.jobs.claim import Claimant, Claimed, adopt
+from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own
 from stado.jobs.repository import Repository
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
@@ -373,7 +373,8 @@ class JobRun:
         if cell.ending.verdict is not Verdict.LOST:
             return False
         following = moves.after(cell)
-        adopted = self._persist(lambda: adopt(self._repo, following, self._host.claimant))
+        holder = holder_of(self._repo, self._host.claimant, adopted=True)
+        adopted = self._persist(lambda: adopt(self._repo, following, holder))
         if adopted is None:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)

@@ -14,7 +14,7 @@ from stado.core import keys, moves
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Holder, Record
 from stado.core.states import State
-from stado.errors import Ambiguous, Unavailable
+from stado.errors import StoreError
 from stado.jobs.endings import delete_queued, finish_intent, remove_queued, settle
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.repository import Repository, Stored
@@ -54,16 +54,17 @@ def claim(repo: Repository, entry: ReadyEntry, claimant: Claimant) -> Claimed | 
     running record that a reaper finds; after the cell also a queue record, which whoever meets
     it removes."""
     queued = _queued_record(repo, entry)
-    return _take(repo, queued, _holder(repo, claimant)) if queued is not None else None
+    return _take(repo, queued, holder_of(repo, claimant)) if queued is not None else None
 
 
-def adopt(repo: Repository, record: Record, claimant: Claimant) -> Claimed | None:
+def adopt(repo: Repository, record: Record, holder: Holder) -> Claimed | None:
     """Claims a queued epoch for a process that already lives: the one whose last epoch was
-    declared lost. None when somebody else is to run it."""
+    declared lost. None when somebody else is to run it. Tried again with the same holder, it
+    knows what an attempt without an answer has done."""
     queued = repo.find_record(State.QUEUED, record.id)
     if queued is None or queued.value.epoch != record.epoch:
         return None
-    return _take(repo, queued, _holder(repo, claimant).evolve(adopted=True))
+    return _take(repo, queued, holder)
 
 
 def _take(repo: Repository, queued: Stored[Record], holder: Holder) -> Claimed | None:
@@ -74,7 +75,8 @@ def _take(repo: Repository, queued: Stored[Record], holder: Holder) -> Claimed |
     return Claimed(_take_from_queue(repo, queued, record), version)
 
 
-def _holder(repo: Repository, claimant: Claimant) -> Holder:
+def holder_of(repo: Repository, claimant: Claimant, *, adopted: bool = False) -> Holder:
+    """A new attempt to hold an epoch, with a token that no other has."""
     return Holder(
         token=repo.entropy.token(),
         consumer=claimant.consumer,
@@ -82,6 +84,7 @@ def _holder(repo: Repository, claimant: Claimant) -> Holder:
         host=claimant.host,
         claimed_at=repo.now(),
         lease_seconds=repo.deployment.lease_seconds,
+        adopted=adopted,
     )
 
 
@@ -138,7 +141,7 @@ def _take_from_queue(repo: Repository, queued: Stored[Record], record: Record) -
     try:
         if not delete_queued(repo, queued):
             return _take_over_changes(repo, record)
-    except (Unavailable, Ambiguous) as error:
+    except StoreError as error:
         log.warning("event=queue_record_left job=%s error=%r", record.id, str(error))
     return record
 

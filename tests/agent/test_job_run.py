@@ -331,21 +331,9 @@ def test_what_adopted_is_known_by_its_new_epoch_on_the_host(tmp_path: Path) -> N
     assert [(note.epoch, note.workspace) for note in notes] == [(2, f"{scene.job}.1")]
 
 
-NEW_TOKEN = pytest.mark.xfail(
-    strict=False, reason="an adoption that is tried again does not know its own first attempt"
-)
-
-
 @pytest.mark.parametrize(
     ("step", "kind"),
-    [
-        *[("record", kind) for kind in FAULTS_OF_ONE],
-        *[("gate", kind) for kind in FAULTS_OF_ONE if kind is not FaultKind.LOST_ANSWER],
-        pytest.param("gate", FaultKind.LOST_ANSWER, marks=NEW_TOKEN),
-        *[pytest.param("cell", kind, marks=NEW_TOKEN) for kind in FAULTS_OF_ONE],
-        *[("queue", kind) for kind in FAULTS_OF_ONE if kind is not FaultKind.DENIED],
-        pytest.param("queue", FaultKind.DENIED, marks=NEW_TOKEN),
-    ],
+    [(step, kind) for step in ("record", "gate", "cell", "queue") for kind in FAULTS_OF_ONE],
 )
 def test_a_failed_request_of_an_adoption_costs_no_second_execution(
     tmp_path: Path, step: str, kind: FaultKind

@@ -10,7 +10,7 @@ from stado.core.records import Intent, Phase
 from stado.core.spec import PRIORITY_MAX, Spec
 from stado.core.states import State
 from stado.errors import Ambiguous, Exists, StoreError, Unreadable
-from stado.jobs.claim import Claimant, Claimed, adopt, claim
+from stado.jobs.claim import Claimant, Claimed, adopt, claim, holder_of
 from stado.jobs.endings import claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.queue_index import read_page
@@ -325,11 +325,13 @@ def test_a_living_process_adopts_the_epoch_that_follows_its_lost_one(world: Worl
     job = world.submit()
     world.start(ALICE)
     world.lose(reaper(world))
-    adopted = adopt(world.repo, world.record(State.QUEUED, job), ALICE)
+    adopted = adopt(
+        world.repo, world.record(State.QUEUED, job), holder_of(world.repo, ALICE, adopted=True)
+    )
     assert adopted is not None
     assert adopted.record.epoch == 2
     assert world.states(job) == {State.RUNNING}
-    assert adopt(world.repo, adopted.record, ALICE) is None
+    assert adopt(world.repo, adopted.record, holder_of(world.repo, ALICE)) is None
 
 
 def test_a_claimer_declared_lost_before_its_cell_cannot_beat(world: World) -> None:
