@@ -512,6 +512,20 @@ def test_a_cancel_gives_up_all_that_cannot_be_delivered(tmp_path: Path, phase: s
     assert scene.heal() == []
 
 
+def test_a_command_that_ends_by_itself_before_it_is_stopped_keeps_its_outcome(
+    tmp_path: Path,
+) -> None:
+    """The cancel has been heard, and the command ends before the supervisor's next look."""
+    scene = scene_of(tmp_path, Spec(command=""))
+    scene.script(Script(seconds=BEAT + 0.3))
+    claimed = scene.claim()
+    scene.clock.at(5, lambda: ask_cancel(scene))
+    asks = Fault(FaultKind.DELAY, Operation.GET, keys.asks(scene.job, 1), seconds=0.1)
+    scene.run(claimed, faults=ScriptedFaults(asks))
+    assert scene.processes.executions[0].process.signals == []
+    assert scene.ending.verdict is Verdict.COMPLETED
+
+
 def test_what_a_cancelled_job_leaves_waits_for_the_store(tmp_path: Path) -> None:
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=500, files=FILES))
