@@ -17,13 +17,16 @@ from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound
+from stado.jobs.claim import Claimant
 from stado.jobs.endings import ending_of_lost, give_verdict, settle
+from stado.jobs.life import seal_epoch
+from stado.ports import ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
 from stado_agent.agent import Agent, AgentSettings
 from stado_agent.budget import Limits
-from stado_agent.workspace import HostFolder
+from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeHardware, FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
 from tests.agent.scene import DeathAt, Trouble
 from tests.jobs.actors import GuardedStore
@@ -367,25 +370,55 @@ def test_a_hung_supervisor_of_an_earlier_agent_is_killed(host: Host) -> None:
     assert host.processes.executions[0].process.exit_code == -signal.SIGKILL
 
 
-def test_the_job_of_another_agents_name_is_not_ended(host: Host) -> None:
-    """A note whose epoch somebody else holds by now."""
+def test_the_epoch_that_a_supervisor_had_adopted_is_ended_when_it_dies(host: Host) -> None:
+    host.script(100)
+    (job,) = host.submit("true", cpu=4)
+    host.step_to_start()
+    declare_lost(host.world, job)
+    host.step_until(lambda: host.world.has(keys.claim_cell(job, 2)))
+    host.step_for(5)
+    host.living()[0].kill()
+    host.step_until(lambda: host.world.has(keys.end_cell(job, 2)))
+    end = host.world.repo.find_end(job, 2)
+    assert end is not None
+    assert end.ending.reason is Reason.SUPERVISOR_DIED
+
+
+def declare_lost(world: World, job: str) -> None:
+    """A reaper seals the present epoch and gives it back."""
+    record = world.find(job).record
+    assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job), by="x")
+    lost = ending_of_lost(
+        world.repo, record, started_at=None, by="x", reason=Reason.LEASE_EXPIRED, detail="lost"
+    )
+    give_verdict(world.repo, record, lost)
+    settle(world.repo, job, record.epoch)
+
+
+def test_an_epoch_that_somebody_else_has_by_now_is_not_ended(host: Host) -> None:
     host.script(60)
     (job,) = host.submit("true")
     host.step_to_start()
     (supervisor,) = host.living()
     supervisor.frozen = True
-    record = host.world.find(job).record
-    world = host.world
-    lost = ending_of_lost(
-        world.repo, record, started_at=None, by="x", reason=Reason.LEASE_EXPIRED, detail="lost"
-    )
-    give_verdict(world.repo, record, lost)
-    settle(world.repo, job, 1)
-    world.start(BOB)
+    declare_lost(host.world, job)
+    host.world.start(BOB)
     supervisor.kill()
     host.step_for(20)
-    assert world.states(job) == {State.RUNNING}
-    assert world.repo.cells(job).ends == {1}
+    assert host.world.states(job) == {State.RUNNING}
+    assert host.world.repo.cells(job).ends == {1}
+
+
+def test_an_agent_of_the_same_name_on_another_host_is_left_alone(host: Host) -> None:
+    """Two hosts were given one name, and one folder, by mistake."""
+    (job,) = host.submit("true")
+    entry = host.world.entries()[0]
+    host.world.start(Claimant(NAME, "another", "host-b"))
+    gone = ProcessIdentity(99, 99)
+    host.folder.write_note(SupervisorNote(gone, job, 1, entry.needs, f"{job}.1"))
+    host.agent.run(after_steps(3))
+    assert host.world.states(job) == {State.RUNNING}
+    assert host.world.repo.cells(job).ends == set()
 
 
 # --- what others see, and the end -----------------------------------------------------------
