@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from stado.errors import Misconfigured
 from stado.ports import Clock, Entropy, Tasks
@@ -159,6 +157,8 @@ def _open_gcs(
 
 
 def _file_path(address: str) -> Path:
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise Misconfigured(address, "a file address has three slashes: file:///path")
@@ -193,6 +193,8 @@ def _check_installed(scheme: Scheme) -> None:
 
 
 def _is_installed(module: str) -> bool:
+    from importlib.util import find_spec
+
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # of a parent package

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
-
-from tenacity import RetryCallState, Retrying, retry_if_exception
+from typing import TYPE_CHECKING, TypeVar
 
 from stado.errors import Ambiguous, Conflict, Exists, NotFound, StoreError, Unavailable
 from stado.ports import Clock, Entropy, Tasks
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Store, Version
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 Result = TypeVar("Result")
 
@@ -128,6 +129,8 @@ class RetryingStore:
         self, key: str, call: Callable[[], Result], *, first_error: StoreError, end: float
     ) -> Result:
         """The attempts after one that failed; its error counts as the first one's."""
+        from tenacity import Retrying, retry_if_exception
+
         unclear = False
         errors = [first_error]
 
