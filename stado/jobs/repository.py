@@ -126,12 +126,6 @@ class Repository:
     def find_record(self, state: State, job_id: str) -> Stored[Record] | None:
         return self.find(Record, keys.record(state, job_id))
 
-    def list_records(
-        self, state: State, *, start_after: str = "", limit: int = LIST_LIMIT_MAX
-    ) -> list[Entry]:
-        """A page of a prefix, newest submission first."""
-        return self.store.list(keys.prefix(state), start_after=start_after, limit=limit)
-
     def walk_records(
         self, state: State, *, beginning: str = "", page_size: int = LIST_LIMIT_MAX
     ) -> Iterator[Entry]:

@@ -15,7 +15,7 @@ from tests.jobs.world import LEASE, World
 
 
 def _running(world: World) -> Record:
-    (entry,) = world.repo.list_records(State.RUNNING)
+    (entry,) = world.repo.walk_records(State.RUNNING)
     return world.record(State.RUNNING, keys.job_of_record(entry.key))
 
 

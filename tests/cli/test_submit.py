@@ -115,7 +115,7 @@ def test_fifty_at_once_print_one_id(
     assert len(answers) == 50
     assert len(set(answers)) == 1
     assert done.stderr.count(b"already submitted: job") == 49
-    assert len(world.repo.list_records(State.QUEUED)) == 1
+    assert len(list(world.repo.walk_records(State.QUEUED))) == 1
 
 
 def test_a_run_id_of_another_request_is_refused_with_the_field(
