@@ -23,6 +23,7 @@ def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo start >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
+    wait_for(lambda: trace.exists() and trace.read_text())
     started = fleet.started("first", job_id)
     os.kill(agent.pid, signal.SIGKILL)
     started.kill()
@@ -76,6 +77,7 @@ def test_a_supervisor_that_dies_alone_is_noticed_by_its_agent_at_once(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo $$ >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
+    wait_for(lambda: trace.exists() and trace.read_text())
     started = fleet.started("one", job_id)
     os.kill(started.supervisor, signal.SIGKILL)
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
@@ -112,6 +114,7 @@ def test_a_frozen_host_loses_its_job_and_stops_it_when_it_thaws(
     trace = tmp_path / "trace"
     submission = fleet.submit(f"echo $$ >> {trace}; [ $STADO_EPOCH = 2 ] || sleep 300")
     (job_id,) = submission.job_ids
+    wait_for(lambda: trace.exists() and trace.read_text())
     started = fleet.started("frozen", job_id)
     for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGSTOP)
@@ -142,6 +145,7 @@ def test_a_worker_that_was_declared_lost_adopts_its_job_when_nobody_else_has_it(
         f"echo start >> {trace}; while [ ! -e {gate} ]; do sleep 0.1; done; echo done"
     )
     (job_id,) = submission.job_ids
+    wait_for(lambda: trace.exists() and trace.read_text())
     started = fleet.started("only", job_id)
     for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGSTOP)
