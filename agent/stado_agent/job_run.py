@@ -15,14 +15,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from stado.core import keys, moves
+from stado.core import moves
 from stado.core.order import ReadyEntry
 from stado.core.records import EndCell, Ending, LateResult, Phase, Record
 from stado.core.states import Reason, Verdict
 from stado.errors import Conflict, Denied, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
-from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own
+from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
 from stado.jobs.repository import Repository
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
@@ -405,7 +405,7 @@ class JobRun:
             detail="the worker was heard again after its epoch had been ended without it",
         )
         try:
-            self._repo.store.put(keys.late(late.job_id, late.epoch), late.encode())
+            write_late(self._repo, late)
             self._shipper.ship_rest(late.job_id, late.epoch)
         except (StoreError, OSError) as error:
             log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stado.core import ids, keys
+from stado.core import ids
 from stado.core.records import RunRecord
 from stado.errors import Refused
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository, Stored
-from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, states_of
+from stado.jobs.status import (
+    SEARCH_PAGES_MAX,
+    Matches,
+    near_matches,
+    newest_base_of,
+    some_run_ids,
+    states_of,
+)
 from stado.jobs.submit import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
 
@@ -71,11 +78,9 @@ def find_selection(repo: Repository, text: str, *, user: str) -> Selection | Non
 
 
 def _select_last(repo: Repository, user: str) -> Selection:
-    """Base ids sort newest first."""
-    newest = repo.store.list(keys.by_user_folder(user), limit=1)
-    if not newest:
+    base = newest_base_of(repo, user)
+    if base is None:
         raise Refused("job_unknown", f"{user} has submitted nothing here yet: `stado submit` does")
-    base = newest[0].key.rpartition("/")[2]
     found = _select_by_id(repo, base)
     if found is None:
         raise Refused("job_unknown", f"the jobs of your last submission, {base}, cannot be found")
@@ -153,7 +158,7 @@ def _near(repo: Repository, text: str) -> list[str]:
 
     newest = near_matches(repo, "", limit=LIST_LIMIT_MAX).job_ids
     bases = {ids.base_of(job_id) for job_id in newest}
-    runs = {keys.job_of_record(entry.key) for entry in repo.store.list(keys.RUNS)}
+    runs = some_run_ids(repo)
     known = sorted(runs | bases | set(newest))
     holding = [run for run in sorted(runs) if len(text) >= PART_LENGTH_MIN and text in run]
     close = get_close_matches(text, known, n=CANDIDATES_MAX, cutoff=_NEARNESS_MIN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from stado.core import keys, moves
-from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, Record
+from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, LateResult, Record
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Conflict
 from stado.jobs.repository import Repository, Stored
@@ -53,6 +53,11 @@ def ending_of_lost(
             by=asked.value.cancel_by or by,
         )
     return moves.lost(record, started_at=started_at, now=now, by=by, reason=reason, detail=detail)
+
+
+def write_late(repo: Repository, late: LateResult) -> None:
+    """What a holder still had to say of an epoch that was ended without it. It decides nothing."""
+    repo.store.put(keys.late(late.job_id, late.epoch), late.encode())
 
 
 def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> None:

@@ -228,3 +228,14 @@ def near_matches(repo: Repository, text: str, *, limit: int) -> Matches:
     """The jobs whose ids contain `text`: what a part of an id, or an unknown one, may mean."""
     names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit + 1))
     return Matches(sorted(names.states)[:limit], names.cut or len(names.states) > limit)
+
+
+def newest_base_of(repo: Repository, user: str) -> str | None:
+    """The base id of a user's newest submission: they sort newest first. One listing."""
+    newest = repo.store.list(keys.by_user_folder(user), limit=1)
+    return newest[0].key.rpartition("/")[2] if newest else None
+
+
+def some_run_ids(repo: Repository) -> set[str]:
+    """The first thousand run ids: what an unknown name may have meant. One listing."""
+    return {keys.job_of_record(entry.key) for entry in repo.store.list(keys.RUNS)}
