@@ -132,30 +132,72 @@ class Peer(Protocol):
 class Command:
     """What to execute for a job."""
 
+    name: str
+    """Of its enclosure: unique on this host, plain characters."""
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
-    log_path: Path
-    """Where stdout and stderr are appended, in bytes."""
+    sink: Callable[[memoryview], None]
+    """Gets what the command prints to stdout and stderr, piece by piece, on a thread of its own.
+    The memory is used again after the call; the command waits for no more than this call."""
+    memory_bytes: int | None = None
+    """What all its processes together may have; None: no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resistance:
+    """A process that could not be signalled."""
+
+    process: ProcessIdentity
+    error: str
 
 
 class JobProcess(Protocol):
-    """A started command: the leader of a process group of its own."""
+    """A started command, with whatever it started: the leader of a process group of its own, in
+    an enclosure where the host offers one."""
 
     @property
     def identity(self) -> ProcessIdentity: ...
+
+    @property
+    def enclosure(self) -> Sequence[Path]:
+        """What keeps its processes together (folders of control groups), for who has to end it
+        when we are gone. Empty where the host offers none."""
+        ...
 
     def wait(self, timeout_seconds: float) -> int | None:
         """Exit code of the leader (negative: the signal), or None when the time is over."""
         ...
 
-    def signal_group(self, signal_number: int) -> bool:
-        """Signals the whole group; False when no process of it is left."""
+    def living(self) -> list[ProcessIdentity]:
+        """Every process of the command that still lives, zombies apart: in its group, in its
+        enclosure, or left to us by parents that have died."""
         ...
 
-    def group_alive(self) -> bool:
-        """Whether any process of the group, zombies apart, still lives."""
+    def signal_all(self, signal_number: int) -> list[Resistance]:
+        """Signals all of `living`; what could not be signalled."""
         ...
+
+    def memory_exceeded(self) -> str | None:
+        """A sentence once it has been found above its memory (`Command.memory_bytes`), or was
+        ended by the kernel for want of memory; before and after its end."""
+        ...
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Once nothing of it lives: gives the rest of the output to the sink, and removes the
+        enclosure. False when something still holds the output open when the time is over: then
+        no more of it is read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Containment:
+    """What this host offers for a job's processes."""
+
+    contains_by: str
+    """`cgroup-v2`, `cgroup-v1`, or `process-tree`: groups, and orphans left to the supervisor."""
+    limits_memory_by: str
+    """`cgroup-v2`, `cgroup-v1`, or `watchdog`: the memory in use is looked at now and then."""
 
 
 class Processes(Protocol):
@@ -183,18 +225,18 @@ class Processes(Protocol):
 
     def alive(self, identity: ProcessIdentity) -> bool: ...
 
-    def kill_session(self, leader: ProcessIdentity) -> None:
-        """SIGKILL to all that a forked process which is gone had started and that did not make
-        a session of its own."""
+    def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
+        """SIGKILL to all that a forked process which is gone had started: in its session, and in
+        the enclosure of its command (`JobProcess.enclosure`), which is removed. Whether nothing
+        of it lives any more."""
         ...
 
-    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
-        """What a forked process is left with of the commands that it started, besides a
-        command's own leader: also what left the leader's group or session."""
+    def containment(self) -> Containment:
+        """What this host offers, tried out. Before the first fork; costs some milliseconds."""
         ...
 
-    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
-        """Nothing when the process is gone."""
+    def describe(self, process: ProcessIdentity) -> str:
+        """For people: `process 4711 (python, in uninterruptible sleep)`."""
         ...
 
 

@@ -23,7 +23,7 @@ class LogShipper:
         self._repo = repo
         self._path = path
         self._offset = 0
-        self._sequence = 0
+        self._base = 0
         self._epoch = 0
         self._began = repo.clock.monotonic()
         self._shipped_at = self._began
@@ -60,9 +60,8 @@ class LogShipper:
         if not data:
             return
         if epoch != self._epoch:
-            self._epoch, self._sequence = epoch, 0
-        write_segment(self._repo, job_id, epoch, self._sequence + 1, data)
-        self._sequence += 1
+            self._epoch, self._base = epoch, self._offset
+        write_segment(self._repo, job_id, epoch, self._offset - self._base, data)
         self._offset += len(data)
 
 

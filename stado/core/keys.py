@@ -102,8 +102,9 @@ def log_folder(job_id: str) -> str:
     return f"status/{job_id}/log/"
 
 
-def log_segment(job_id: str, epoch: int, sequence: int) -> str:
-    return f"{log_folder(job_id)}{epoch:06d}-{sequence:08d}"
+def log_segment(job_id: str, epoch: int, offset: int) -> str:
+    """`offset`: of its first byte, in all that the command printed in this epoch."""
+    return f"{log_folder(job_id)}{epoch:06d}-{offset:016d}"
 
 
 def log_segments_of(job_id: str, epoch: int) -> str:
@@ -112,8 +113,8 @@ def log_segments_of(job_id: str, epoch: int) -> str:
 
 
 def parse_log_segment(key: str) -> tuple[int, int] | None:
-    """(epoch, sequence) of a log segment's key."""
-    match = re.fullmatch(r"([0-9]{6})-([0-9]{8})", key.rpartition("/")[2])
+    """(epoch, offset) of a log segment's key."""
+    match = re.fullmatch(r"([0-9]{6})-([0-9]{16})", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
 
 

@@ -43,7 +43,7 @@ def ended(record: Record, ending: Ending) -> Record:
         state=ending.verdict.state or record.state,
         ending=ending,
         starts=record.starts + _has_started(record, ending),
-        lease_losses=record.lease_losses + (ending.verdict is Verdict.LOST),
+        lease_losses=record.lease_losses + _is_loss(ending),
     )
 
 
@@ -51,6 +51,11 @@ def _has_started(record: Record, ending: Ending) -> bool:
     """Whether the epoch executed the command; one that was adopted is counted already."""
     adopted = record.holder is not None and record.holder.adopted
     return ending.started_at is not None and not adopted
+
+
+def _is_loss(ending: Ending) -> bool:
+    """Whether a lost epoch counts against the job: not when its host gave it back untouched."""
+    return ending.verdict is Verdict.LOST and ending.reason is not Reason.HOST_UNABLE
 
 
 def after(cell: EndCell) -> Record:

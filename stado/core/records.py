@@ -162,6 +162,9 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     at: Instant
     phase: Phase = Phase.PREPARING
     started_at: Instant | None = None
+    trouble: str | None = None
+    """What the holder cannot get done, and how often it has tried: a process that does not end,
+    an upload that is not taken. One sentence, at most 1,024 characters."""
 
 
 class RunRecord(Document, frozen=True, kw_only=True):
@@ -189,6 +192,16 @@ class JobReport(Part, frozen=True, kw_only=True):
     """How often the supervisor has been heard on this host, store or no store."""
 
 
+class Hindrance(Part, frozen=True, kw_only=True):
+    """Why an agent claims nothing for the time being."""
+
+    code: str
+    """A word for programs: `disk_full`, `host_unable`."""
+    detail: str
+    """A sentence for people, with the remedy."""
+    since: Instant
+
+
 class Capacity(Document, frozen=True, kw_only=True):
     """`capacity/<consumer>.json`: an agent's live resources, and what it runs."""
 
@@ -209,6 +222,14 @@ class Capacity(Document, frozen=True, kw_only=True):
     stopped: bool = False
     """The agent left in good order."""
     version: str
+    hindrance: Hindrance | None = None
+    """Why it claims nothing although it could; what runs there goes on."""
+    contains_by: str | None = None
+    """How it keeps a job's processes together: `cgroup-v2`, `cgroup-v1`, `process-tree`."""
+    limits_memory_by: str | None = None
+    """How it holds a job to the memory that it stated: `cgroup-v2`, `cgroup-v1`, `watchdog`."""
+    throttled: int = 0
+    """Requests of the agent that the store has put off since the broadcast before."""
 
 
 class CoordinatorLease(Document, frozen=True, kw_only=True):
@@ -232,6 +253,14 @@ class OutputFile(Part, frozen=True, kw_only=True):
     sha256: str
 
 
+class LogAccount(Part, frozen=True, kw_only=True):
+    """What became of the bytes that a command printed: `written == kept + dropped`."""
+
+    written: int
+    kept: int
+    dropped: int
+
+
 class Manifest(Document, frozen=True, kw_only=True):
     """`output/<n>/manifest.json`: the files that epoch n left, committed by this one write."""
 
@@ -242,6 +271,7 @@ class Manifest(Document, frozen=True, kw_only=True):
     files: list[OutputFile]
     skipped: list[str] = msgspec.field(default_factory=list)
     """Paths that were left out, with the reason: `<path>: <why>`."""
+    log: LogAccount | None = None
 
 
 class CheckpointFile(Part, frozen=True, kw_only=True):

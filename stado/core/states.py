@@ -60,3 +60,5 @@ class Reason(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     LEASE_EXPIRED_MAX_ATTEMPTS = "lease_expired_max_attempts"
     SUPERVISOR_DIED = "supervisor_died"
+    MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"
+    HOST_UNABLE = "host_unable"

@@ -14,9 +14,12 @@ from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
 SEGMENT_BYTES_MAX = 1024 * 1024
 
 
-def write_segment(repo: Repository, job_id: str, epoch: int, sequence: int, data: bytes) -> None:
-    """One write to a key that only the epoch's holder writes, with the same bytes each time."""
-    repo.store.put(keys.log_segment(job_id, epoch, sequence), data)
+def write_segment(repo: Repository, job_id: str, epoch: int, offset: int, data: bytes) -> None:
+    """One write to a key that only the epoch's holder writes, with the same bytes each time.
+
+    `offset` is the place of its first byte in all that the command printed in this epoch: what
+    lies between two segments was dropped."""
+    repo.store.put(keys.log_segment(job_id, epoch, offset), data)
 
 
 class LogReader:

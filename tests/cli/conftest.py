@@ -72,8 +72,8 @@ class World:
             started_at=self.repo.now(),
         )
 
-    def log(self, job_id: str, data: bytes, *, epoch: int = 1, sequence: int = 1) -> None:
-        write_segment(self.repo, job_id, epoch, sequence, data)
+    def log(self, job_id: str, data: bytes, *, epoch: int = 1, offset: int = 0) -> None:
+        write_segment(self.repo, job_id, epoch, offset, data)
 
 
 class Program:
