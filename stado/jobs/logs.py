@@ -6,6 +6,7 @@ Bytes go in and come out unchanged; who shows them decides how to decode.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stado.core import keys
 from stado.jobs.repository import Repository
@@ -20,6 +21,33 @@ def write_segment(repo: Repository, job_id: str, epoch: int, offset: int, data: 
     `offset` is the place of its first byte in all that the command printed in this epoch: what
     lies between two segments was dropped."""
     repo.store.put(keys.log_segment(job_id, epoch, offset), data)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPlace:
+    """Which part of an epoch's output a segment is."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+def segment_places(repo: Repository, job_id: str, epoch: int) -> list[SegmentPlace]:
+    """Of all segments of an epoch, in order. One listing for each 1,000 segments."""
+    found = []
+    for entry in walk(repo.store, keys.log_segments_of(job_id, epoch)):
+        parsed = keys.parse_log_segment(entry.key)
+        if parsed is not None:
+            found.append(SegmentPlace(parsed[1], entry.size))
+    return found
+
+
+def delete_segment(repo: Repository, job_id: str, epoch: int, offset: int) -> None:
+    """Of the middle of a log that has grown beyond its limit. Only the holder deletes."""
+    repo.store.delete(keys.log_segment(job_id, epoch, offset), None)
 
 
 class LogReader:
