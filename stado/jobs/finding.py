@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stado.core import moves
+from stado.core import keys, moves
 from stado.core.records import Record
 from stado.core.states import State
-from stado.errors import Ambiguous
+from stado.errors import Ambiguous, NotFound
 from stado.jobs.endings import finish_intent, project, settle
 from stado.jobs.repository import Cells, Repository
 
@@ -44,6 +44,19 @@ def find_job(repo: Repository, job_id: str) -> Found | None:
         if found is not None:
             return found
     raise Ambiguous(job_id, "the job moved each time one looked: try again")
+
+
+def has_moved(repo: Repository, record: Record) -> bool:
+    """Whether a job that was seen to be queued or to run has been claimed, or has ended, since.
+
+    One request, for who looks again and again; what else may happen to a job (its deletion, a
+    write that got lost) only `find_job` shows."""
+    cell = keys.claim_cell if record.state is State.QUEUED else keys.end_cell
+    try:
+        repo.store.head(cell(record.id, record.epoch))
+    except NotFound:
+        return False
+    return True
 
 
 def _find_new(repo: Repository, job_id: str) -> Found | None:

@@ -15,9 +15,18 @@ from pathlib import Path, PurePosixPath
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Manifest, OutputFile
-from stado.errors import Conflict, Refused, StoreError, Unreadable
-from stado.jobs.logs import LogReader
+from stado.core.records import LogAccount, Manifest, OutputFile
+from stado.errors import (
+    Ambiguous,
+    Conflict,
+    Denied,
+    Misconfigured,
+    Refused,
+    StoreError,
+    Unavailable,
+    Unreadable,
+)
+from stado.jobs.logs import copy_log, epochs_with_log
 from stado.jobs.repository import Repository
 
 _PARALLEL_TRANSFERS = 4
@@ -73,14 +82,15 @@ class OutputPublisher:
         """By path, size and mtime in ns."""
         self._store_failed = False
 
-    def publish(self, *, partial: bool) -> Manifest | None:
-        """Uploads what the folder holds, then commits it by the manifest; None when it is empty.
+    def publish(self, *, partial: bool, log: LogAccount | None = None) -> Manifest | None:
+        """Uploads what the folder holds, then commits it by the manifest; None when it is empty
+        and nothing of the log was dropped either.
 
         A file that cannot be read is left out and named: it is the user's, and the rest is
         wanted. An error of the store is raised, and the call may be repeated. A crash between
         leaves files without a manifest: nobody sees them."""
         found = local_files(self._folder)
-        if not found.files and not found.skipped:
+        if not found.files and not found.skipped and (log is None or not log.dropped):
             return None
         self._store_failed = False
         taken = self._repo.tasks.map(self._take, found.files, limit=_PARALLEL_TRANSFERS)
@@ -90,6 +100,7 @@ class OutputPublisher:
             partial=partial,
             files=[file for file in taken if isinstance(file, OutputFile)],
             skipped=sorted([*found.skipped, *(why for why in taken if isinstance(why, str))]),
+            log=log,
         )
         key = keys.output_manifest(self._job_id, self._epoch)
         self._repo.store.put(key, manifest.encode())
@@ -143,7 +154,8 @@ def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manif
 
 
 def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Manifest:
-    """Fetches the files, the log and the manifest of a job into a folder.
+    """Fetches the files, the log and the manifest of a job into a folder. What the manifest says
+    of the log is what is in that log.
 
     The folder is made; one that holds anything but an earlier download of this job is refused,
     and nothing is changed. Each file gets its name only when its digest is right. Raises
@@ -160,13 +172,12 @@ def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Mani
         own.write_bytes(manifest.encode())
         os.replace(own, folder / _own_name(MANIFEST_NAME, manifest))
 
-        def fetch(numbered: tuple[int, OutputFile]) -> None:
-            number, file = numbered
-            _fetch(repo, file, temporary / str(number), targets[file.path])
-
-        repo.tasks.map(fetch, enumerate(manifest.files), limit=_PARALLEL_TRANSFERS)
-        _fetch_log(repo, job_id, epoch, own)
+        _fetch_files(repo, manifest.files, temporary, targets)
+        account = _fetch_log(repo, job_id, epoch, own)
         os.replace(own, folder / _own_name(LOG_NAME, manifest))
+        manifest = manifest.evolve(log=account)
+        own.write_bytes(manifest.encode())
+        os.replace(own, folder / _own_name(MANIFEST_NAME, manifest))
     return manifest
 
 
@@ -242,6 +253,27 @@ def _temporary_folder(repo: Repository, folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _fetch_files(
+    repo: Repository, files: list[OutputFile], temporary: Path, targets: dict[str, Path]
+) -> None:
+    """Once the store or the disk has failed, which ends the call, nothing more is begun: each
+    file would wait for it as long. A file that is missing or damaged costs none of the others."""
+    failed = False
+
+    def fetch(numbered: tuple[int, OutputFile]) -> None:
+        nonlocal failed
+        number, file = numbered
+        if failed:
+            return
+        try:
+            _fetch(repo, file, temporary / str(number), targets[file.path])
+        except (Unavailable, Ambiguous, Denied, Misconfigured, OSError):
+            failed = True
+            raise
+
+    repo.tasks.map(fetch, enumerate(files), limit=_PARALLEL_TRANSFERS)
+
+
 def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) -> None:
     digest = repo.store.download(file.key, temporary)
     if (digest.size, digest.sha256) != (file.size, file.sha256):
@@ -254,10 +286,11 @@ def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) ->
     os.replace(temporary, target)
 
 
-def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> None:
+def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> LogAccount:
+    """Of the newest epoch that left a log."""
+    epochs = [number for number in epochs_with_log(repo, job_id) if number <= epoch]
     with target.open("wb") as file:
-        for data in LogReader(repo, job_id, epoch).read_new():
-            file.write(data)
+        return copy_log(repo, job_id, max(epochs, default=epoch), file)
 
 
 def _walk_folder(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[Path, int]]:
