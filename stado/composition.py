@@ -10,15 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stado.choice import Choice, choose
+from stado.config_file import ConfigFile, read_config
 from stado.errors import Refused
-from stado.settings import (
-    CONFIG_VARIABLE,
-    Settings,
-    config_path,
-    from_config,
-    from_environment,
-    store_of,
-)
+from stado.settings import CONFIG_VARIABLE, Settings, config_path, from_environment, store_of
 
 if TYPE_CHECKING:
     from stado.jobs.repository import Repository
@@ -50,11 +45,20 @@ def live_machine() -> Machine:
 
 
 def read_settings(options: Settings, environment: Mapping[str, str], home: Path) -> Settings:
-    """Options, then environment, then config file. Raises `Refused` for a broken file."""
+    """Which store counts. Raises `Refused` for a broken file, and a context that is not there."""
+    return read_choice(options, environment, home).settings
+
+
+def read_choice(options: Settings, environment: Mapping[str, str], home: Path) -> Choice:
+    """As `read_settings`, and where each setting stands."""
+    return choose(options, from_environment(environment), read_config_file(environment, home))
+
+
+def read_config_file(environment: Mapping[str, str], home: Path) -> ConfigFile:
+    """One that states nothing where there is none. Raises `Refused` for a broken file."""
     path = config_path(environment, home)
-    stated = options.over(from_environment(environment))
     data = _config_bytes(path, named=bool(environment.get(CONFIG_VARIABLE)))
-    return stated if data is None else stated.over(from_config(data, str(path)))
+    return ConfigFile(name=str(path)) if data is None else read_config(data, str(path))
 
 
 def open_store_of(

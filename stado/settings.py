@@ -1,21 +1,20 @@
-"""Which store a program works on: options before the environment before the config file.
+"""What can be said about the store that a program works on, and where it is said.
 
 Pure: the entry points read the environment and the file, and pass in what they hold.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from stado.errors import Refused
 
 CONFIG_VARIABLE = "STADO_CONFIG"
 _CONFIG_DEFAULT = Path(".config", "stado", "config.toml")
-_CODE = "config_invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +24,43 @@ class Settings:
     store: str | None = None
     endpoint: str | None = None
     region: str | None = None
+    context: str | None = None
+    """A store by the name that it has in the config file."""
 
-    def over(self, weaker: Settings) -> Settings:
-        """These settings, and where they state nothing, the weaker ones."""
-        stated = {
-            field.name: getattr(self, field.name) or getattr(weaker, field.name)
-            for field in fields(self)
-        }
-        return Settings(**stated)
+    def stated(self) -> Iterator[tuple[str, str]]:
+        """Names and values of the fields that are not None."""
+        for name in KEYS:
+            value: str | None = getattr(self, name)
+            if value is not None:
+                yield name, value
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a child process the same."""
-        values = {variable_of(field.name): getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        """The variables that tell a child process the same store, whatever else its environment
+        says: an empty one counts as unset. The context has been looked up by then."""
+        told = {**dict(self.stated()), "context": ""}
+        return {variable_of(name): told.get(name, "") for name in KEYS}
+
+
+KEYS = tuple(one.name for one in fields(Settings))
+
+
+class OriginKind(StrEnum):
+    """What kind of place states a setting."""
+
+    OPTION = "option"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+
+
+class Origin(NamedTuple):
+    """Where a setting is stated: an option, a variable, or a line of the config file."""
+
+    kind: OriginKind
+    name: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.line is None else f"{self.name}, line {self.line}"
 
 
 def variable_of(field_name: str) -> str:
@@ -52,25 +75,7 @@ def config_path(environment: Mapping[str, str], home: Path) -> Path:
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """An empty variable counts as unset, as it does for a shell."""
-    return Settings(
-        **{
-            field.name: environment.get(variable_of(field.name)) or None
-            for field in fields(Settings)
-        }
-    )
-
-
-def from_config(data: bytes, name: str) -> Settings:
-    """What the file `name` states. Raises `Refused`, naming the file and the line."""
-    values = _parse(_text(data, name), name)
-    known = {field.name for field in fields(Settings)}
-    for key, value in values.items():
-        where = f"{name}, line {_line_of_key(data, key)}"
-        if key not in known:
-            raise Refused(_CODE, f"{where}: unknown key {key!r}: use {', '.join(sorted(known))}")
-        if not isinstance(value, str) or not value:
-            raise Refused(_CODE, f'{where}: {key} must be text in quotes, such as {key} = "…"')
-    return Settings(**values)
+    return Settings(**{name: environment.get(variable_of(name)) or None for name in KEYS})
 
 
 def store_of(settings: Settings) -> str:
@@ -78,42 +83,16 @@ def store_of(settings: Settings) -> str:
     if settings.store is None:
         raise Refused(
             "store_not_stated",
-            'no store is named: give --store, or export STADO_STORE=…, or write store = "…" '
-            f"into ~/{_CONFIG_DEFAULT}; `stado init` makes a new one",
+            "no store is named: give --store, or export STADO_STORE=…, or name one for good: "
+            f"`stado context add NAME --store … --use` writes ~/{_CONFIG_DEFAULT}; "
+            "`stado init` makes a new one",
         )
     return settings.store
 
 
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise Refused(_CODE, f"{name}, line {line}: not UTF-8 ({error.reason})") from None
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What may follow an unknown name in a sentence; "" when nothing looks like it."""
+    from difflib import get_close_matches
 
-
-def _parse(text: str, name: str) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        why, line = _reason_and_line(str(error), text)
-        raise Refused(
-            _CODE, f"{name}, line {line}: {why}: correct it, or remove the file"
-        ) from None
-
-
-def _reason_and_line(message: str, text: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(.*) \(at line ([0-9]+), column [0-9]+\)", message, re.DOTALL)
-    if found is not None:
-        return found[1], int(found[2])
-    return message.removesuffix(" (at end of document)"), max(1, len(text.splitlines()))
-
-
-def _line_of_key(data: bytes, key: str) -> int:
-    pattern = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}\b".encode())
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if pattern.match(line):
-            return number
-    return 1
+    close = get_close_matches(name, sorted(known), n=3)
+    return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stado.errors import Refused, StadoError
+
 if TYPE_CHECKING:
+    from stado.choice import Choice
     from stado.composition import Machine
+    from stado.config_file import ConfigFile
     from stado.jobs.repository import Repository
     from stado.settings import Settings
     from stado.storage.port import Store
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 
 _GIVEN_ENVIRONMENT = dict(os.environ)
+
+_LOCK_ATTEMPTS = 200
+_LOCK_PAUSE_SECONDS = 0.05
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,11 +67,71 @@ def user_name() -> str:
 
 
 def read_settings(target: Target) -> Settings:
-    """Options, then environment, then config file. Raises `Refused` for a broken file."""
+    """Which store counts. Raises `Refused` for a broken file, and a context that is not there."""
+    return read_choice(target).settings
+
+
+def read_choice(target: Target) -> Choice:
+    """As `read_settings`, and where each setting stands."""
     from stado import composition
     from stado.settings import Settings
 
-    return composition.read_settings(Settings(*target), os.environ, Path("~").expanduser())
+    return composition.read_choice(Settings(*target), os.environ, _home())
+
+
+def read_config_file() -> ConfigFile:
+    """One that states nothing where there is none. Raises `Refused` for a broken file."""
+    from stado import composition
+
+    return composition.read_config_file(os.environ, _home())
+
+
+def config_path() -> Path:
+    """Where the config file is, or would be."""
+    from stado import settings
+
+    return settings.config_path(os.environ, _home())
+
+
+def context_names() -> list[str]:
+    """For a shell that completes a line: none where the config file cannot be read."""
+    try:
+        return list(read_config_file().contexts)
+    except (StadoError, RuntimeError):  # the second: nothing tells where home is
+        return []
+
+
+def is_set(variable: str) -> bool:
+    """Whether our environment has a variable that says something."""
+    return bool(os.environ.get(variable))
+
+
+def login_shell() -> str:
+    """The name of the user's shell, as far as the environment tells; "" when it does not."""
+    return Path(os.environ.get("SHELL", "")).name
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Of those who name the same lock file, one at a time is within. Raises `Refused` when
+    another one stays for seconds."""
+    from stado.system.folder_lock import FolderLock
+
+    clock = live_machine().clock
+    for _ in range(_LOCK_ATTEMPTS):
+        lock = FolderLock(path)
+        with lock as ours:
+            if ours:
+                yield
+                return
+        clock.sleep(_LOCK_PAUSE_SECONDS)
+    raise Refused(
+        "config_busy", f"another program holds {path}: try again when it has ended"
+    )
+
+
+def _home() -> Path:
+    return Path("~").expanduser()
 
 
 def live_machine() -> Machine:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from stado.cli import exits
 from stado.cli.failures import PipeClosed, guarded
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyCommand(NamedTuple):
@@ -47,18 +50,27 @@ class LazyGroup(click.Group):
             return command
         return entry
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        rows = [
-            (name, entry.short_help if isinstance(entry, LazyCommand) else entry.help or "")
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: completing imports no command."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=_short_help(entry))
             for name, entry in self._lazy.items()
+            if name.startswith(incomplete)
         ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        rows = [(name, _short_help(entry)) for name, entry in self._lazy.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self._lazy and not args[0].startswith("-"):
+        typed = not ctx.resilient_parsing and not args[0].startswith("-")
+        if typed and args[0] not in self._lazy:
             raise click.UsageError(f"there is no command {args[0]!r}{self._meant(args[0])}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -67,6 +79,10 @@ class LazyGroup(click.Group):
 
         close = get_close_matches(name, self._lazy, n=3)
         return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+
+
+def _short_help(entry: LazyCommand | click.Command) -> str:
+    return entry.short_help if isinstance(entry, LazyCommand) else entry.help or ""
 
 
 class Program(LazyGroup):
@@ -110,6 +126,30 @@ _QUEUE = LazyGroup(
     },
 )
 
+_CONTEXT = LazyGroup(
+    name="context",
+    help="Give stores names, and choose the current one.",
+    lazy={
+        "list": LazyCommand("stado.cli.contexts", "list_contexts", "List the contexts."),
+        "add": LazyCommand("stado.cli.contexts", "add", "Give a store a name."),
+        "use": LazyCommand("stado.cli.contexts", "use", "Make a context the current one."),
+        "show": LazyCommand("stado.cli.contexts", "show", "Show a context, or the current one."),
+        "remove": LazyCommand("stado.cli.contexts", "remove", "Forget a context."),
+    },
+)
+
+_CONFIG = LazyGroup(
+    name="config",
+    help="See which settings count; change the config file.",
+    lazy={
+        "list": LazyCommand("stado.cli.config", "list_settings", "List what counts, and why."),
+        "get": LazyCommand("stado.cli.config", "get", "Print the value of a setting."),
+        "set": LazyCommand("stado.cli.config", "set_value", "Write a setting into the file."),
+        "unset": LazyCommand("stado.cli.config", "unset", "Remove a setting from the file."),
+        "path": LazyCommand("stado.cli.config", "path", "Print where the config file is."),
+    },
+)
+
 _AGENT = LazyGroup(
     name="agent",
     help="Make this machine a worker.",
@@ -133,9 +173,20 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "up": LazyCommand("stado.cli.up", "up", "Run an agent and a coordinator on this machine."),
     "agent": _AGENT,
     "coordinator": _COORDINATOR,
+    "context": _CONTEXT,
+    "config": _CONFIG,
     "doctor": LazyCommand("stado.cli.doctor", "doctor", "Check the store and who works on it."),
+    "completion": LazyCommand(
+        "stado.cli.completion", "completion", "Let your shell complete what you type."
+    ),
     "version": LazyCommand("stado.cli.version", "version", "Print the version."),
 }
+
+
+def _context_names() -> list[str]:
+    from stado.cli.context import context_names
+
+    return context_names()
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -151,7 +202,7 @@ cli = Program(
     lazy=_COMMANDS,
     help="A job queue whose whole state lives in one bucket or directory.",
     epilog="Begin with `stado init ./queue`; `stado COMMAND --help` explains a command.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "obj": _context_names},
     params=[
         click.Option(
             ["--version"],

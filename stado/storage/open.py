@@ -98,7 +98,7 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
     if parsed.scheme is Scheme.FILE:
         store = _open_directory(parsed.path, clock, entropy, create=create)
         return RetryingStore(store, clock=clock, entropy=entropy, tasks=tasks)
-    _check_endpoint(endpoint)
+    check_endpoint(endpoint)
     _check_installed(parsed.scheme)
     bucket = _BucketOptions(endpoint, region, conditional_delete)
     if parsed.scheme is Scheme.S3:
@@ -178,7 +178,7 @@ def _bucket_address(scheme: Scheme, rest: str) -> StoreAddress:
     return StoreAddress(scheme, bucket=bucket, prefix=prefix)
 
 
-def _check_endpoint(endpoint: str | None) -> None:
+def check_endpoint(endpoint: str | None) -> None:
     if endpoint is not None and not re.match(r"https?://[^/@\s]+", endpoint):
         raise Misconfigured("endpoint", "an endpoint is a URL: https://host or http://host:port")
 

@@ -15,7 +15,8 @@ ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main
 OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 
 _USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
-_PROGRAMS = (*_USE_CASES, "stado.settings", "stado.target", "stado.version")
+_SETTINGS = ("stado.settings", "stado.config_file", "stado.choice")
+_PROGRAMS = (*_USE_CASES, *_SETTINGS, "stado.target", "stado.version")
 _BUILDING = ("stado.composition", "stado.system", "stado.storage.open")
 
 LAYERS: Mapping[str, tuple[str, ...]] = {
@@ -24,13 +25,15 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado.errors": (),
     "stado.ports": ("stado.errors",),
     "stado.settings": ("stado.errors",),
+    "stado.config_file": ("stado.errors", "stado.settings"),
+    "stado.choice": ("stado.errors", "stado.settings", "stado.config_file"),
     "stado.core": ("stado.errors",),
     "stado.storage": ("stado.errors", "stado.ports"),
     "stado.system": ("stado.errors", "stado.ports"),
     "stado.jobs": _USE_CASES,
     "stado.providers": ("stado.errors", "stado.ports", "stado.core"),
     # What the three programs share when they are put together.
-    "stado.composition": (*_USE_CASES, "stado.settings", "stado.system", "stado.storage.open"),
+    "stado.composition": (*_USE_CASES, *_SETTINGS, "stado.system", "stado.storage.open"),
     "stado.version": (),
     "stado.target": (),
     # The conformance suite is what `stado doctor` runs; the composition names the machine's type.
@@ -68,6 +71,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "msgspec": ("stado.core",),
     "click": ("stado.cli", "stado.target", "stado_agent.main", "stado_coordinator.main"),
     "rich": ("stado.cli", "stado.console"),
+    "tomlkit": ("stado.cli.config_changes",),
 }
 
 IMPURE_MODULES = (
