@@ -1,55 +1,86 @@
-"""The processes that this one is left with: its children, and, where the kernel lets it adopt
-orphans, whatever its children started and left behind, in whatever group or session.
+"""The processes of this process's commands, as far as the process table shows them: a process
+group, and, where the kernel lets this process adopt orphans, whatever descends from it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 
 from stado.ports import ProcessIdentity
-from stado.system.identity import find_process
+from stado.system.identity import ProcessStatus, all_processes
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TASKS = "/proc/self/task"
-_HAS_CHILDREN_FILE = os.path.exists(f"{_TASKS}/{os.getpid()}/children")
+_SCANS_MAX = 5
+
+_adopters: set[int] = set()
+"""This process's pid if it adopts orphans, and those of forebears: a copy does not adopt."""
 
 
 def adopt_orphans() -> bool:
     """Makes this process the parent of its descendants whose parents have died (Linux). False
     where the kernel knows no such thing."""
     try:
-        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            return False
     except (OSError, AttributeError):
         return False
+    _adopters.add(os.getpid())
+    return True
 
 
-def living_children(besides: ProcessIdentity) -> list[ProcessIdentity]:
-    """Our living children but this one, whose exit code somebody else takes. Zombies among the
-    others are waited for, so that they don't pile up."""
-    living = []
-    for pid in _children():
-        if pid == besides.pid:
-            continue
-        found = find_process(pid)
-        if found is not None and not found.zombie:
-            living.append(found.identity)
-        else:
+def has_orphans() -> bool:
+    """Whether this process adopts orphans and has a child at all, a zombie or a command's leader
+    too: a question of a microsecond."""
+    if not _adopts_orphans():
+        return False
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def find_relatives(group: int | None, *, foreign: Iterable[int]) -> set[ProcessIdentity]:
+    """All living processes of a group, and all that descend from this process if it adopts
+    orphans: other than the children `foreign` and what descends from those.
+
+    Reads the whole process table, since a process can be found by nothing less once it has left
+    its group. Zombies that we are left with are waited for, so that they don't pile up."""
+    spared = set(foreign)
+    for _ in range(_SCANS_MAX):
+        table = list(all_processes())
+        descendants = _descendants(table, spared) if _adopts_orphans() else []
+        found = {one.identity for one in table if one.group == group and not one.zombie}
+        found.update(one.identity for one in descendants if not one.zombie)
+        _wait_for_zombies(descendants)
+        # While the table is read, a process may move from a parent that dies to us, unseen.
+        if found or not has_orphans():
+            return found
+    return set()
+
+
+def _adopts_orphans() -> bool:
+    return os.getpid() in _adopters
+
+
+def _descendants(table: list[ProcessStatus], spared: set[int]) -> list[ProcessStatus]:
+    children: dict[int, list[ProcessStatus]] = {}
+    for one in table:
+        children.setdefault(one.parent, []).append(one)
+    found: list[ProcessStatus] = []
+    parents = [os.getpid()]
+    while parents:
+        born = [one for one in children.get(parents.pop(), ()) if one.identity.pid not in spared]
+        found += born
+        parents += [one.identity.pid for one in born]
+    return found
+
+
+def _wait_for_zombies(descendants: list[ProcessStatus]) -> None:
+    for one in descendants:
+        if one.zombie and one.parent == os.getpid():
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-    return living
-
-
-def _children() -> Iterator[int]:
-    if not _HAS_CHILDREN_FILE:
-        import psutil
-
-        yield from (child.pid for child in psutil.Process().children())
-        return
-    for task in os.listdir(_TASKS):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            descriptor = os.open(f"{_TASKS}/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                yield from (int(pid) for pid in file.read().split())
+                os.waitpid(one.identity.pid, os.WNOHANG)

@@ -7,40 +7,40 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from stado.system.cgroup_mounts import MEMORY_V1, V2, Hierarchy, find_hierarchies
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LiveHardware:
-    """Figures of this host. Where control groups (version 2) set a limit, it counts."""
+    """Figures of this host. Where control groups set a limit, it counts: of memory in either
+    version, of cores in version 2."""
 
-    def __init__(
-        self,
-        *,
-        cgroup_root: Path = Path("/sys/fs/cgroup"),
-        cgroup_membership: Path = Path("/proc/self/cgroup"),
-    ) -> None:
-        self._cgroup_root = cgroup_root
-        self._cgroup_membership = cgroup_membership
+    def __init__(self, *, hierarchies: Sequence[Hierarchy] | None = None) -> None:
+        """Those that are mounted, unless stated."""
+        self._hierarchies = hierarchies
 
     def host_name(self) -> str:
         return platform.node()
 
     def cpu_count(self) -> float:
-        quotas = (_read_cpu_quota(group / "cpu.max") for group in self._groups())
+        quotas = (_read_cpu_quota(group / "cpu.max") for group in self._groups(V2))
         return min([_usable_cores(), *(quota for quota in quotas if quota is not None)])
 
     def memory_total_bytes(self) -> int:
         import psutil
 
-        limits = (_read_limit(group / "memory.max") for group in self._groups())
+        limits = (_read_memory_limit(group) for group in self._groups(V2, MEMORY_V1))
         total: int = psutil.virtual_memory().total
         return min([total, *(limit for limit in limits if limit is not None)])
 
     def memory_available_bytes(self) -> int:
         import psutil
 
-        left = (_read_memory_left(group) for group in self._groups())
+        left = (_read_memory_left(group) for group in self._groups(V2, MEMORY_V1))
         available: int = psutil.virtual_memory().available
         return max(0, min([available, *(bytes_ for bytes_ in left if bytes_ is not None)]))
 
@@ -49,20 +49,20 @@ class LiveHardware:
         status = os.statvfs(folder)
         return status.f_bavail * status.f_frsize
 
-    def _groups(self) -> Iterator[Path]:
-        """The control group of this process and all above it: the tightest limit holds."""
-        path = self._find_own_group()
-        if path is None:
-            return
-        for part in (path, *path.parents):
-            yield self._cgroup_root / part.relative_to("/")
+    def disk_total_bytes(self, folder: Path) -> int:
+        status = os.statvfs(folder)
+        return status.f_blocks * status.f_frsize
 
-    def _find_own_group(self) -> Path | None:
-        for line in _read_text(self._cgroup_membership).splitlines():
-            # The one line of version 2; those of version 1 name a controller.
-            if line.startswith("0::/"):
-                return Path(line.removeprefix("0::"))
-        return None
+    def boot_id(self) -> str | None:
+        return _read_text(_BOOT_ID).strip() or None
+
+    def _groups(self, *kinds: str) -> Iterator[Path]:
+        """The control groups of this process and all above them: the tightest limit holds."""
+        if self._hierarchies is None:
+            self._hierarchies = find_hierarchies()
+        for hierarchy in self._hierarchies:
+            if hierarchy.kind in kinds:
+                yield from hierarchy.own_and_above()
 
 
 def _usable_cores() -> float:
@@ -78,25 +78,28 @@ def _read_cpu_quota(path: Path) -> float | None:
 
 
 def _read_memory_left(group: Path) -> int | None:
-    limit = _read_limit(group / "memory.max")
-    used = _read_limit(group / "memory.current")
+    limit = _read_memory_limit(group)
+    used = _read_number(group, "memory.current", "memory.usage_in_bytes")
     if limit is None or used is None:
         return None
     return limit - used + _read_reclaimable(group / "memory.stat")
 
 
 def _read_reclaimable(path: Path) -> int:
-    """File cache that the kernel gives up before it runs out: used, and yet available."""
-    for line in _read_text(path).splitlines():
-        name, _, value = line.partition(" ")
-        if name == "inactive_file":
-            return int(value)
-    return 0
+    """File cache that the kernel gives up before it runs out: used, and yet available. Version 1
+    counts a group alone under the plain name, and with all below it under the other."""
+    figures = dict(line.split(" ", 1) for line in _read_text(path).splitlines())
+    return int(figures.get("total_inactive_file", figures.get("inactive_file", 0)))
 
 
-def _read_limit(path: Path) -> int | None:
-    text = _read_text(path).strip()
-    return int(text) if text.isdigit() else None
+def _read_memory_limit(group: Path) -> int | None:
+    return _read_number(group, "memory.max", "memory.limit_in_bytes")
+
+
+def _read_number(group: Path, *names: str) -> int | None:
+    """From the first of these files that holds one; a limit may also be "max"."""
+    texts = (_read_text(group / name).strip() for name in names)
+    return next((int(text) for text in texts if text.isdigit()), None)
 
 
 def _read_text(path: Path) -> str:

@@ -16,9 +16,13 @@ class ProcessStatus:
     """A process in the kernel's table; a zombie is still in it."""
 
     identity: ProcessIdentity
+    parent: int
     group: int
     session: int
+    state: str
+    """One letter, see proc(5)."""
     zombie: bool
+    """Dead, but for its entry in the table."""
 
 
 def find_process(pid: int) -> ProcessStatus | None:
@@ -33,21 +37,10 @@ def all_processes() -> Iterator[ProcessStatus]:
             yield found
 
 
-def group_has_living(group: int) -> bool:
-    """Whether any process of the group, zombies apart, lives."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # Some of it lives, or all are zombies: not every kernel tells.
-    return any(found.group == group and not found.zombie for found in all_processes())
-
-
 def _find_in_proc(pid: int) -> ProcessStatus | None:
     # proc(5): the second field is the command in parentheses and may hold anything, so fields
-    # are counted from the last ")": state is the 3rd, pgrp the 5th, session the 6th,
-    # starttime the 22nd.
+    # are counted from the last ")": state is the 3rd, ppid the 4th, pgrp the 5th, session the
+    # 6th, num_threads the 20th, starttime the 22nd.
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except FileNotFoundError:
@@ -59,12 +52,15 @@ def _find_in_proc(pid: int) -> ProcessStatus | None:
     finally:
         os.close(descriptor)
     fields = text[text.rindex(b")") + 2 :].split()
-    identity = ProcessIdentity(pid=pid, started=int(fields[19]))
+    state = fields[0].decode()
     return ProcessStatus(
-        identity,
+        ProcessIdentity(pid=pid, started=int(fields[19])),
+        parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        zombie=fields[0] in (b"Z", b"X"),
+        state=state,
+        # With further threads, it is only the first one of them that has ended.
+        zombie=state == "X" or (state == "Z" and int(fields[17]) <= 1),
     )
 
 
@@ -73,10 +69,15 @@ def _find_by_psutil(pid: int) -> ProcessStatus | None:
 
     try:
         process = psutil.Process(pid)
-        started = round(process.create_time() * 1_000_000)
         zombie = process.status() == psutil.STATUS_ZOMBIE
-        identity = ProcessIdentity(pid, started)
-        return ProcessStatus(identity, os.getpgid(pid), os.getsid(pid), zombie)
+        return ProcessStatus(
+            ProcessIdentity(pid, started=round(process.create_time() * 1_000_000)),
+            parent=process.ppid(),
+            group=os.getpgid(pid),
+            session=os.getsid(pid),
+            state="Z" if zombie else "S",
+            zombie=zombie,
+        )
     except (psutil.NoSuchProcess, ProcessLookupError):
         return None
 

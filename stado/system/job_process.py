@@ -1,4 +1,4 @@
-"""A job's command: a process group that can be waited for, signalled, and checked for remains.
+"""A job's command with whatever it started: waited for, signalled, and checked for remains.
 
 The leader's exit code is taken as soon as it is known. From then on the kernel may give its pid
 to somebody else once the whole group is gone, so each signal asks first whose pid it is.
@@ -8,62 +8,132 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
-from stado.ports import Command, ProcessIdentity
-from stado.system.identity import find_process, group_has_living
+from stado.ports import Command, ProcessIdentity, Resistance
+from stado.system.cgroups import Cgroups
+from stado.system.control_group import Kill
+from stado.system.descendants import find_relatives, has_orphans
+from stado.system.enclosure import Enclosure
+from stado.system.identity import find_process
+from stado.system.memory_watch import MemoryWatch
+from stado.system.output_pump import OutputPump
 from stado.system.waiting import open_exit_watch, wait_ready
 
-_LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_LOG_MODE = 0o644
+_leaders: set[int] = set()
+"""Of commands of this process, until their exit codes have been taken."""
 
 
 class LiveJobProcess:
     """A command that was started by this process, which alone may wait for it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        enclosure: Enclosure,
+        pump: OutputPump,
+        memory: MemoryWatch,
+        kill: Kill,
+    ) -> None:
         self._process = process
         self._identity = _identity_of_own_child(process.pid)
+        self._enclosure = enclosure
+        self._pump = pump
+        self._memory = memory
+        self._kill = kill
         self._exit_watch: int | None = None
         self._group_gone = False
+        self._all_read: bool | None = None
+        _leaders.add(process.pid)
 
     @property
     def identity(self) -> ProcessIdentity:
         return self._identity
+
+    @property
+    def enclosure(self) -> Sequence[Path]:
+        return self._enclosure.folders
 
     def wait(self, timeout_seconds: float) -> int | None:
         code = self._process.poll()
         if code is None and timeout_seconds > 0:
             code = self._wait_for_exit(timeout_seconds)
         if code is not None:
+            _leaders.discard(self._identity.pid)
             self._close_exit_watch()
         return code
 
-    def signal_group(self, signal_number: int) -> bool:
-        if not self._may_have_group():
-            return False
-        try:
-            os.killpg(self._identity.pid, signal_number)
-        except ProcessLookupError:
-            self._group_gone = True
-            return False
-        except PermissionError:
-            return self.group_alive()
-        return True
+    def living(self) -> list[ProcessIdentity]:
+        """Reads the whole process table only where something may live that no enclosure holds."""
+        if self.wait(0) is None:
+            members = self._enclosure.members()
+            if self._identity in members:
+                # What may have left the enclosure is looked for when the leader has ended.
+                return _sorted(members)
+        return self._find_all()
 
-    def group_alive(self) -> bool:
+    def signal_all(self, signal_number: int) -> list[Resistance]:
+        """What is in the enclosure or the group gets SIGKILL together, so that none can fork its
+        way out; other signals reach each process once."""
+        spared: set[ProcessIdentity] = set()
+        if signal_number == signal.SIGKILL:
+            members = self._enclosure.members()
+            if self._enclosure.kill(self._kill):
+                spared = members
+            self._kill_group()
+        resisting = [
+            self._signal(process, signal_number)
+            for process in self._find_all()
+            if process not in spared
+        ]
+        return [one for one in resisting if one is not None]
+
+    def memory_exceeded(self) -> str | None:
+        return self._memory.look(self.living)
+
+    def close(self, timeout_seconds: float) -> bool:
+        if self._all_read is None:
+            self._all_read = self._pump.finish(timeout_seconds)
+            self._memory.look_last()
+            self._enclosure.remove()
+            self._close_exit_watch()
+        return self._all_read
+
+    def _find_all(self) -> list[ProcessIdentity]:
+        found = self._enclosure.members()
+        group = self._identity.pid if self._has_group() else None
+        if group is not None or has_orphans():
+            found |= find_relatives(group, foreign=_leaders - {self._identity.pid})
+        return _sorted(found)
+
+    def _signal(self, process: ProcessIdentity, signal_number: int) -> Resistance | None:
+        try:
+            self._kill(process.pid, signal_number)
+        except ProcessLookupError:
+            return None
+        except OSError as error:
+            return Resistance(process, error.strerror or str(error))
+        return None
+
+    def _kill_group(self) -> None:
+        if self._has_group():
+            with suppress(OSError):
+                self._kill(-self._identity.pid, signal.SIGKILL)
+
+    def _has_group(self) -> bool:
+        """Whether there may be a process in the group. Once it is gone, it is gone for ever."""
         if self.wait(0) is None:
             return True
-        if not self._may_have_group():
-            return False
-        self._group_gone = not group_has_living(self._identity.pid)
-        return not self._group_gone
-
-    def _may_have_group(self) -> bool:
-        """False once the group is known to be gone, for ever."""
-        if self.wait(0) is not None and not self._group_gone:
-            # The pid of a group's leader is not given away while the group has a member.
-            self._group_gone = find_process(self._identity.pid) is not None
+        # The pid of a group's leader is not given away while the group has a member.
+        if not self._group_gone:
+            self._group_gone = find_process(self._identity.pid) is not None or not _exists(
+                self._identity.pid
+            )
         return not self._group_gone
 
     def _wait_for_exit(self, timeout_seconds: float) -> int | None:
@@ -83,25 +153,54 @@ class LiveJobProcess:
             self._exit_watch = None
 
 
-def start_command(command: Command) -> LiveJobProcess:
-    """Raises `OSError` when the log, the folder or the program cannot be used.
-
-    No `preexec_fn` and no change of user: only then does Python start it by vfork, whose cost
-    does not grow with the memory of this process."""
-    log = os.open(command.log_path, _LOG_FLAGS, _LOG_MODE)
+def start_command(command: Command, *, cgroups: Cgroups, kill: Kill) -> LiveJobProcess:
+    """Raises `OSError` when the folder or the program cannot be used."""
+    pump = OutputPump(command.sink, command.name)
     try:
-        process = subprocess.Popen(
-            list(command.argv),
-            cwd=command.folder,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            process_group=0,
-        )
-    finally:
-        os.close(log)
-    return LiveJobProcess(process)
+        process, enclosure = _start_enclosed(command, pump.writer, cgroups)
+    except BaseException:
+        pump.finish(0)
+        raise
+    pump.close_writer()
+    memory = MemoryWatch(
+        limit_bytes=command.memory_bytes,
+        group=enclosure.memory.folder if enclosure.memory else None,
+    )
+    # Only now: for a moment this process was in the group, and the limit would have been its.
+    memory.limit()
+    return LiveJobProcess(process, enclosure=enclosure, pump=pump, memory=memory, kill=kill)
+
+
+def _start_enclosed(
+    command: Command, output: int, cgroups: Cgroups
+) -> tuple[subprocess.Popen[bytes], Enclosure]:
+    process = None
+    limits_memory = command.memory_bytes is not None
+    try:
+        with cgroups.enclosing(command.name, limits_memory=limits_memory) as enclosure:
+            process = _start(command, output)
+    except OSError:
+        if process is not None:
+            # We could not move back, and are in the enclosure with it.
+            enclosure.kill(os.kill)
+            process.kill()
+            process.wait()
+        raise
+    return process, enclosure
+
+
+def _start(command: Command, output: int) -> subprocess.Popen[bytes]:
+    """No `preexec_fn` and no change of user: only then does Python start it by vfork, whose cost
+    does not grow with the memory of this process."""
+    return subprocess.Popen(
+        list(command.argv),
+        cwd=command.folder,
+        env=dict(command.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        process_group=0,
+    )
 
 
 def _identity_of_own_child(pid: int) -> ProcessIdentity:
@@ -109,3 +208,17 @@ def _identity_of_own_child(pid: int) -> ProcessIdentity:
     if found is None:
         raise ChildProcessError(f"process {pid} was taken by somebody else's wait")
     return found.identity
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # Some of it lives, or all are zombies: not every kernel tells.
+    return True
+
+
+def _sorted(processes: set[ProcessIdentity]) -> list[ProcessIdentity]:
+    return sorted(processes, key=lambda process: process.pid)

@@ -14,14 +14,19 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
+from stado.ports import Channel, Command, Containment, JobProcess, Peer, ProcessIdentity
+from stado.system.cgroups import Cgroups
 from stado.system.channel import SocketChannel, close_inherited, open_pair
-from stado.system.descendants import adopt_orphans, living_children
+from stado.system.control_group import ControlGroup, Kill
+from stado.system.descendants import adopt_orphans
+from stado.system.description import describe_process
 from stado.system.identity import all_processes, find_process
 from stado.system.job_process import start_command
 from stado.system.signal_wakeup import SignalWakeup
@@ -35,8 +40,8 @@ _EXIT_GRACE_SECONDS = 1.0
 _EXIT_CODE_UNKNOWN = 255
 """For a peer that somebody else in this process has waited for."""
 
-_KILL_ROUNDS_MAX = 100
-"""What is killed may have forked in that moment."""
+_KILL_SECONDS_MAX = 5.0
+_KILL_LOOK_SECONDS = 0.005
 
 _ALL_SIGNALS = signal.valid_signals()
 
@@ -45,6 +50,10 @@ _wakeup = SignalWakeup()
 
 class LiveProcesses:
     """Processes of this host. Everything but `start` and the look-ups is for the main thread."""
+
+    def __init__(self, *, cgroups: Cgroups | None = None, kill: Kill = os.kill) -> None:
+        self._cgroups = cgroups or Cgroups()
+        self._kill = kill
 
     def fork(self, main: Callable[[Channel], None]) -> Peer:
         if threading.active_count() != 1:
@@ -75,7 +84,7 @@ class LiveProcesses:
 
     def start(self, command: Command) -> JobProcess:
         _keep_exit_codes()
-        return start_command(command)
+        return start_command(command, cgroups=self._cgroups, kill=self._kill)
 
     def own_identity(self) -> ProcessIdentity:
         found = self.identify(os.getpid())
@@ -90,31 +99,23 @@ class LiveProcesses:
     def alive(self, identity: ProcessIdentity) -> bool:
         return self.identify(identity.pid) == identity
 
-    def kill_session(self, leader: ProcessIdentity) -> None:
-        """Does nothing when the pid is another process's by now: then the session is gone, since
-        the kernel gives no pid away that still names one."""
-        found = find_process(leader.pid)
-        if found is not None and found.identity != leader:
-            return
-        for _ in range(_KILL_ROUNDS_MAX):
-            living = [
-                status.identity.pid
-                for status in all_processes()
-                if status.session == leader.pid and not status.zombie
-            ]
-            for pid in living:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            if not living:
-                return
+    def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
+        """Folders that are no groups of commands are left alone."""
+        groups = self._cgroups.groups_at(enclosure)
+        deadline = time.monotonic() + _KILL_SECONDS_MAX
+        while _kill_all(leader, groups, self._kill):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_KILL_LOOK_SECONDS)
+        for group in groups:
+            group.remove()
+        return True
 
-    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
-        return living_children(besides=leader)
+    def containment(self) -> Containment:
+        return self._cgroups.containment()
 
-    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
-        if self.alive(process):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process.pid, signal_number)
+    def describe(self, process: ProcessIdentity) -> str:
+        return describe_process(process)
 
 
 class LivePeer:
@@ -149,6 +150,31 @@ class LivePeer:
     def kill(self) -> None:
         if self.poll() is None:
             os.kill(self._identity.pid, signal.SIGKILL)
+
+
+def _kill_all(leader: ProcessIdentity, groups: Sequence[ControlGroup], kill: Kill) -> bool:
+    """Whether there was anything to kill."""
+    populated = [group for group in groups if group.populated()]
+    for group in populated:
+        group.kill(kill)
+    in_session = _living_in_session(leader)
+    for pid in in_session:
+        with suppress(OSError):
+            kill(pid, signal.SIGKILL)
+    return bool(populated or in_session)
+
+
+def _living_in_session(leader: ProcessIdentity) -> list[int]:
+    """None when the pid is another process's by now: then the session is gone, since the kernel
+    gives no pid away that still names one."""
+    found = find_process(leader.pid)
+    if found is not None and found.identity != leader:
+        return []
+    return [
+        status.identity.pid
+        for status in all_processes()
+        if status.session == leader.pid and not status.zombie
+    ]
 
 
 def _as_live(peer: Peer) -> LivePeer:

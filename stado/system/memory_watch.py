@@ -1,0 +1,144 @@
+"""What tells that a command has used more memory than it may: the kernel's counters where it has
+a group that counts, and otherwise a look at its processes now and then.
+
+Its answer outlives the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stado.ports import ProcessIdentity
+from stado.system.control_group import read_of_group, write_to_group
+
+_logger = logging.getLogger(__name__)
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_HOST_IS_OUT = "the host ran out of memory, and the kernel ended a process of it"
+
+
+class MemoryWatch:
+    """Of one command. `group` is the folder of a group that counts its memory, if there is one."""
+
+    def __init__(self, *, limit_bytes: int | None, group: Path | None) -> None:
+        self._limit_bytes = limit_bytes
+        self._group = group
+        self._enforced = False
+        self._answer: str | None = None
+
+    def limit(self) -> None:
+        """Lets the kernel enforce the limit; where it refuses, looks have to do."""
+        if self._group is None or self._limit_bytes is None:
+            return
+        try:
+            _set_limit(self._group, self._limit_bytes)
+            self._enforced = True
+        except OSError as error:
+            _logger.warning("event=no_memory_limit group=%s error=%s", self._group, error)
+
+    def look(self, living: Callable[[], Iterable[ProcessIdentity]]) -> str | None:
+        """A sentence from the first look on that found it guilty."""
+        if self._answer is None:
+            self._answer = self._read_counters() or self._weigh(living)
+        return self._answer
+
+    def look_last(self) -> None:
+        """Before the group is removed."""
+        self.look(lambda: ())
+
+    def _read_counters(self) -> str | None:
+        if self._group is None or not _counted(self._group, "oom_kill"):
+            return None
+        return self._too_much() if self._enforced and _limit_was_hit(self._group) else _HOST_IS_OUT
+
+    def _weigh(self, living: Callable[[], Iterable[ProcessIdentity]]) -> str | None:
+        if self._limit_bytes is None or self._enforced:
+            return None
+        pids = [process.pid for process in living()]
+        if sum(map(_resident_bytes, pids)) <= self._limit_bytes:
+            return None
+        # Pages that forked workers share count in each of them; only this is exact, and slow.
+        if sum(map(_proportional_bytes, pids)) <= self._limit_bytes:
+            return None
+        return self._too_much()
+
+    def _too_much(self) -> str:
+        assert self._limit_bytes is not None
+        return f"it used more than the {_in_words(self._limit_bytes)} of memory that it stated"
+
+
+def _set_limit(group: Path, limit_bytes: int) -> None:
+    """Swap counts as memory, or is not given at all: otherwise a command that uses too much
+    would crawl instead of being ended."""
+    limit = str(limit_bytes).encode()
+    if (group / "memory.max").exists():
+        write_to_group(f"{group}/memory.max", limit)
+        swap = (f"{group}/memory.swap.max", b"0")
+    else:
+        write_to_group(f"{group}/memory.limit_in_bytes", limit)
+        swap = (f"{group}/memory.memsw.limit_in_bytes", limit)
+    if os.path.exists(swap[0]):
+        write_to_group(*swap)
+
+
+def _counted(group: Path, name: str) -> int:
+    """A counter of the group, by either version's file."""
+    text = read_of_group(f"{group}/memory.events") or read_of_group(f"{group}/memory.oom_control")
+    for line in text.decode().splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
+    return 0
+
+
+def _limit_was_hit(group: Path) -> bool:
+    """Or was it a limit of a group around this one, or of the host?"""
+    failures = read_of_group(f"{group}/memory.failcnt")
+    return bool(int(failures) if failures else _counted(group, "oom"))
+
+
+def _resident_bytes(pid: int) -> int:
+    if not os.path.exists("/proc/self/statm"):
+        return _resident_bytes_by_psutil(pid)
+    fields = _read_of_process(pid, "statm").split()
+    return int(fields[1]) * _PAGE_BYTES if fields else 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Where it may not be read, what the process shares with nobody's files."""
+    for line in _read_of_process(pid, "smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    fields = _read_of_process(pid, "statm").split()
+    if not fields:
+        return 0 if os.path.exists("/proc/self/statm") else _resident_bytes_by_psutil(pid)
+    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+def _resident_bytes_by_psutil(pid: int) -> int:
+    import psutil
+
+    try:
+        resident: int = psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return 0
+    return resident
+
+
+def _read_of_process(pid: int, name: str) -> str:
+    """ "" when the process is gone, or not ours to look into."""
+    try:
+        with open(f"/proc/{pid}/{name}") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _in_words(count: int) -> str:
+    return f"{count / _GIB:g} GiB" if count >= _GIB else f"{count / _MIB:g} MiB"
