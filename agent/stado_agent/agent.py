@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
@@ -24,7 +26,9 @@ from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
 from stado_agent.budget import Budget, Limits
-from stado_agent.job_run import Host
+from stado_agent.host_health import HostHealth
+from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
+from stado_agent.log_spool import LogLimit
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
 from stado_agent.workspace import HostFolder, SupervisorNote
@@ -39,6 +43,10 @@ _REST_SECONDS = 2.0
 """After a supervisor died: what killed it may be the host's own, and kill the next one."""
 _HUNG_SECONDS_MIN = 120.0
 """A supervisor that waits for an unreachable store can be silent for a while."""
+_SALVAGE_SECONDS = 30.0
+"""Between attempts to bring to the store what dead supervisors left."""
+_FAREWELL_SECONDS = 2.0
+"""What a second signal leaves for a last broadcast."""
 
 
 @dataclass(slots=True)
@@ -47,7 +55,13 @@ class _Supervised:
 
     peer: Peer
     entry: ReadyEntry | None = None
+    salvaging: str | None = None
+    """Name of a workspace."""
     idle_since: float = 0.0
+
+    @property
+    def idle(self) -> bool:
+        return self.entry is None and self.salvaging is None
 
     @property
     def pid(self) -> int:
@@ -61,7 +75,14 @@ class AgentSettings:
     consumer: str
     poll_seconds: float
     limits: Limits = field(default_factory=Limits)
+    log_limit: LogLimit = LOG_LIMIT_DEFAULT
+    disk_reserve_bytes: int | None = None
+    """What jobs must leave free to be let in; None: 1 GiB, or a twentieth of a small disk."""
     version: str = ""
+
+
+class LeaveAtOnce(BaseException):
+    """Raised out of whatever the agent is waiting for, by a signal's handler."""
 
 
 class Agent:
@@ -84,9 +105,19 @@ class Agent:
         self._settings = settings
         self._folder = folder
         self._processes = processes
-        self._hardware = hardware
         self._environment = environment
         self._budget = Budget(hardware, settings.limits)
+        self._health = HostHealth(
+            repo.clock,
+            hardware,
+            folder.root,
+            now=repo.now,
+            disk_reserve_bytes=settings.disk_reserve_bytes,
+        )
+        self._containment = processes.containment()
+        self._boot_id = hardware.boot_id()
+        self._on_trial: _Supervised | None = None
+        self._salvage_at = float("-inf")
         self._supply = Supply(repo, poll_seconds=settings.poll_seconds)
         self._claimant = Claimant(
             consumer=settings.consumer,
@@ -115,19 +146,38 @@ class Agent:
                 len(self._reserved()),
             )
 
-    def run(self, leave_at_once: Callable[[], bool]) -> None:
-        """Works until it has drained, or `leave_at_once` says so. Supervisors go on without it."""
+    def run(self, drain_asked: Callable[[], bool]) -> None:
+        """Works until it has drained, or `LeaveAtOnce` is raised in it. Supervisors go on without
+        it."""
+        try:
+            self._work(drain_asked)
+        except LeaveAtOnce:
+            self._leave_at_once()
+
+    def _work(self, drain_asked: Callable[[], bool]) -> None:
         self._take_back()
         log.info(
-            "event=agent_started consumer=%s cpu=%g memory_gb=%.1f",
+            "event=agent_started consumer=%s cpu=%g memory_gb=%.1f contains_by=%s "
+            "limits_memory_by=%s",
             self._settings.consumer,
             self._budget.cpu_total,
             self._budget.memory_total_mib / 1024,
+            self._containment.contains_by,
+            self._containment.limits_memory_by,
         )
-        while not leave_at_once() and not (self._draining and not self._busy):
+        while not (self._draining and not self._busy):
             self.step()
+            if drain_asked():
+                self.drain()
         self._dismiss([one for one in self._supervised if one.entry is None])
         self._say_farewell()
+
+    def _leave_at_once(self) -> None:
+        """Whatever was being done: a store that does not answer keeps nobody here."""
+        log.info("event=leaving_at_once jobs=%d", len(self._reserved()))
+        farewell = self._repo.tasks.start("farewell", self._say_farewell)
+        with suppress(LeaveAtOnce):
+            farewell.join(_FAREWELL_SECONDS)
 
     def step(self) -> None:
         """One turn of the loop: at most a second, and what the store takes."""
@@ -136,6 +186,7 @@ class Agent:
             self._broadcast_when_due()
             if not self._draining:
                 self._dispatch()
+                self._salvage_when_due()
             self._upkeep.turn_when_due()
         except (StoreError, Unreadable, OSError) as error:
             self._note_unwell(error)
@@ -177,7 +228,7 @@ class Agent:
     def _hear(self, one: _Supervised) -> None:
         try:
             while (message := one.peer.channel.receive(0)) is not None:
-                self._heed(one, message.get("event"))
+                self._heed(one, message)
         except ChannelClosed:
             self._supervised.remove(one)
             exit_code = one.peer.poll()
@@ -191,24 +242,39 @@ class Agent:
                 )
                 self._look_after(one.peer.identity, one.entry.job_id, one.entry.epoch)
                 self._supply.rest(_REST_SECONDS)
+            if self._on_trial is one:
+                self._on_trial = None
 
-    def _heed(self, one: _Supervised, event: object) -> None:
+    def _heed(self, one: _Supervised, message: Mapping[str, object]) -> None:
+        event = message.get("event")
+        if self._on_trial is one:
+            self._on_trial = None
         if event == "missed":
             self._supply.missed()
+        elif event == "started":
+            self._health.note_started()
+        elif event == "unable":
+            self._health.note_unable(str(message.get("why")))
+            self._broadcast_at = float("-inf")
         elif event == "idle":
-            one.entry = None
+            one.entry = one.salvaging = None
             one.idle_since = self._repo.clock.monotonic()
             self._supply.hurry()
 
     def _look_after(self, supervisor: ProcessIdentity, job_id: str, epoch: int) -> None:
         """A supervisor is gone: ends what is left of its job, and the epoch if we held it.
 
-        Its note names the workspace, and the epoch that it may have adopted since."""
-        self._processes.kill_session(supervisor)
+        Its note names what held the command together, and the epoch that it may have adopted
+        since. Its workspace is salvaged later."""
         note = self._folder.read_note(supervisor.pid)
-        if note is not None and note.supervisor == supervisor:
+        if note is not None and note.supervisor != supervisor:
+            note = None
+        enclosure = [Path(folder) for folder in note.enclosure] if note is not None else []
+        if not self._processes.kill_session(supervisor, enclosure):
+            log.error("event=unkillable job=%s supervisor=%d", job_id, supervisor.pid)
+        if note is not None:
             epoch = note.epoch
-            self._folder.workspace_named(note.workspace).remove()
+        self._salvage_at = float("-inf")
         try:
             self._folder.remove_note(supervisor.pid)
         except OSError as error:
@@ -249,11 +315,27 @@ class Agent:
         """What an earlier agent of this name left on this host: living supervisors are counted,
         dead ones looked after."""
         for note in list(self._folder.notes()):
-            if self._processes.alive(note.supervisor):
+            of_this_boot = note.boot_id in (None, self._boot_id)
+            if of_this_boot and self._processes.alive(note.supervisor):
                 log.info("event=taken_back job=%s epoch=%d", note.job_id, note.epoch)
                 self._inherited.append(note)
             else:
                 self._look_after(note.supervisor, note.job_id, note.epoch)
+
+    def _salvage_when_due(self) -> None:
+        """What dead supervisors left, one workspace at a time, by a supervisor of its own: it may
+        take a while, and the store may be away."""
+        now = self._repo.clock.monotonic()
+        if now < self._salvage_at or any(one.salvaging for one in self._supervised):
+            return
+        self._salvage_at = now + _SALVAGE_SECONDS
+        left = [found.root.name for found in self._folder.leftover_workspaces()]
+        if not left:
+            self._salvage_at = float("inf")
+            return
+        one = self._idle_or_forked()
+        one.salvaging = left[0]
+        self._send(one, {"do": "salvage", "workspace": left[0]})
 
     # --- letting jobs in ----------------------------------------------------------------
 
@@ -262,6 +344,9 @@ class Agent:
         return own + [note.needs for note in self._inherited]
 
     def _dispatch(self) -> None:
+        if self._health.hindrance() is not None or self._on_trial is not None:
+            self._full = True
+            return
         taken = {one.entry.name for one in self._supervised if one.entry is not None}
         for _ in range(_DISPATCH_ROUNDS_MAX):
             offer = self._budget.offer(self._reserved())
@@ -272,25 +357,41 @@ class Agent:
             if entry is None:
                 return
             taken.add(entry.name)
-            self._hand_over(entry)
+            one = self._idle_or_forked()
+            one.entry = entry
+            trial = self._health.on_probation
+            self._send(one, {"do": "run", "entry": entry.name, "trial": trial})
+            if trial:
+                self._on_trial = one
+                return
 
-    def _hand_over(self, entry: ReadyEntry) -> None:
-        idle = [one for one in self._supervised if one.entry is None]
-        one = idle[-1] if idle else self._fork()
-        one.entry = entry
+    def _idle_or_forked(self) -> _Supervised:
+        idle = [one for one in self._supervised if one.idle]
+        return idle[-1] if idle else self._fork()
+
+    def _send(self, one: _Supervised, message: Mapping[str, object]) -> None:
         try:
-            one.peer.channel.send({"do": "run", "entry": entry.name})
+            one.peer.channel.send(message)
         except ChannelClosed:
-            one.entry = None
+            one.entry = one.salvaging = None
             self._dismiss([one])
 
     def _fork(self) -> _Supervised:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes
         claimant, environment = self._claimant, self._environment
+        boot_id, log_limit = self._boot_id, self._settings.log_limit
 
         def main(channel: Channel) -> None:
-            identity = processes.own_identity()
-            serve(channel, repo, Host(processes, folder, claimant, environment, identity))
+            host = Host(
+                processes,
+                folder,
+                claimant,
+                environment,
+                processes.own_identity(),
+                boot_id=boot_id,
+                log_limit=log_limit,
+            )
+            serve(channel, repo, host)
 
         one = _Supervised(self._processes.fork(main))
         self._supervised.append(one)
@@ -298,7 +399,7 @@ class Agent:
 
     def _retire_idle(self) -> None:
         now = self._repo.clock.monotonic()
-        idle = [one for one in self._supervised if one.entry is None]
+        idle = [one for one in self._supervised if one.idle]
         surplus = idle[:-_IDLE_SUPERVISORS_MAX] if len(idle) > _IDLE_SUPERVISORS_MAX else []
         old = [one for one in idle if now - one.idle_since > _IDLE_SECONDS_MAX]
         self._dismiss([one for one in idle if one in surplus or one in old])
@@ -332,11 +433,14 @@ class Agent:
             cpu_free=offer.cpu_milli / 1000,
             memory_total_gb=self._budget.memory_total_mib / 1024,
             memory_free_gb=offer.memory_mib / 1024,
-            disk_free_gb=round(self._hardware.disk_free_bytes(self._folder.root) / 1024**3, 3),
+            disk_free_gb=self._health.disk_free_gb(),
             jobs=self._reports(),
             draining=self._draining,
             stopped=stopped,
             version=self._settings.version,
+            hindrance=None if self._draining else self._health.hindrance(),
+            contains_by=self._containment.contains_by,
+            limits_memory_by=self._containment.limits_memory_by,
         )
         write_capacity(self._repo, capacity)
 

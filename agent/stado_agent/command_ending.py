@@ -4,71 +4,99 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable
+from math import inf
 
-from stado.ports import Clock, JobProcess, Processes
+from stado.ports import Clock, JobProcess, Processes, Resistance
 
 log = logging.getLogger(__name__)
 
 _LEFTOVER_GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
-_KILL_ROUNDS_MAX = 60
 _KILL_ROUND_SECONDS = 0.5
+_KILL_ROUND_SECONDS_MAX = 5.0
+_ROUNDS_BEFORE_TROUBLE = 3
+_NAMED_MAX = 5
 
 
 class CommandEnding:
-    """Of one command: its process group, and what left the group."""
+    """Of one command, with its group, its enclosure, and what left both.
+
+    `tell` hears what does not end, each time it is tried again, and None once all has ended."""
 
     def __init__(
-        self, clock: Clock, processes: Processes, command: JobProcess, job_id: str
+        self,
+        clock: Clock,
+        processes: Processes,
+        command: JobProcess,
+        *,
+        job_id: str,
+        tell: Callable[[str | None], None],
     ) -> None:
         self._clock = clock
         self._processes = processes
         self._command = command
         self._job_id = job_id
+        self._tell = tell
 
-    def stop(self, *, grace_seconds: float) -> bool:
-        """TERM, a grace, KILL, and then until nothing of it lives. False when something cannot
-        be killed, which is logged by name."""
-        if not self._lives():
+    def stop(self, *, grace_seconds: float, patience_seconds: float = inf) -> bool:
+        """TERM, a grace, KILL, until nothing of it lives, however long that takes: what is stuck
+        in the kernel, or belongs to somebody else, keeps it waiting. False: it lives, and our
+        patience is over."""
+        if not self._command.living():
             return True
-        self._signal(signal.SIGTERM)
-        if self._ends_within(grace_seconds):
-            return True
-        for _ in range(_KILL_ROUNDS_MAX):
-            self._signal(signal.SIGKILL)
-            if self._ends_within(_KILL_ROUND_SECONDS):
+        if grace_seconds > 0:
+            self._command.signal_all(signal.SIGTERM)
+            if self._ends_within(grace_seconds):
                 return True
-        leader = self._command.identity
-        left = [process.pid for process in self._processes.leftovers(leader)]
-        log.error(
-            "event=unkillable job=%s process_group=%d processes=%s", self._job_id, leader.pid, left
-        )
-        return False
+        return self._kill(patience_seconds)
 
-    def end_leftovers(self) -> None:
-        """Ends, once, what a command that has exited left running."""
-        if not self._lives():
-            return
+    def end_leftovers(self, *, patience_seconds: float) -> bool:
+        """Ends, once, what a command that has exited left running. False as above."""
+        if not self._command.living():
+            return True
         log.info(
             "%s: ended the processes its job left running in process group %d",
             self._job_id,
             self._command.identity.pid,
         )
-        self.stop(grace_seconds=_LEFTOVER_GRACE_SECONDS)
+        return self.stop(grace_seconds=_LEFTOVER_GRACE_SECONDS, patience_seconds=patience_seconds)
 
-    def _lives(self) -> bool:
-        """The group is asked first, which also takes its leader's exit code."""
-        group_lives = self._command.group_alive()
-        return group_lives or bool(self._processes.leftovers(self._command.identity))
+    def _kill(self, patience_seconds: float) -> bool:
+        give_up_at = self._clock.monotonic() + patience_seconds
+        pause, rounds = _KILL_ROUND_SECONDS, 0
+        while True:
+            rounds += 1
+            resisting = self._command.signal_all(signal.SIGKILL)
+            if self._ends_within(pause):
+                break
+            if rounds >= _ROUNDS_BEFORE_TROUBLE:
+                self._report(rounds, resisting)
+                pause = min(pause * 1.5, _KILL_ROUND_SECONDS_MAX)
+            if self._clock.monotonic() > give_up_at:
+                return False
+        if rounds > _ROUNDS_BEFORE_TROUBLE:
+            log.info("event=killed_at_last job=%s rounds=%d", self._job_id, rounds)
+            self._tell(None)
+        return True
 
-    def _signal(self, number: int) -> None:
-        self._command.signal_group(number)
-        for process in self._processes.leftovers(self._command.identity):
-            self._processes.signal(process, number)
+    def _report(self, rounds: int, resisting: list[Resistance]) -> None:
+        errors = {one.process: one.error for one in resisting}
+        living = self._command.living()
+        named = [
+            self._processes.describe(process)
+            + (f": {errors[process]}" if process in errors else "")
+            for process in living[:_NAMED_MAX]
+        ]
+        more = f" and {len(living) - _NAMED_MAX} more" if len(living) > _NAMED_MAX else ""
+        sentence = f"killed {rounds} times and still alive: {', '.join(named)}{more}"
+        if rounds == _ROUNDS_BEFORE_TROUBLE:
+            log.error("event=unkillable job=%s processes=%r", self._job_id, sentence)
+        self._tell(sentence)
 
     def _ends_within(self, seconds: float) -> bool:
         deadline = self._clock.monotonic() + seconds
-        while self._lives():
+        while self._command.living():
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 return False

@@ -7,8 +7,9 @@ started and writes nothing more than what is below its own epoch's keys.
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,9 +29,11 @@ from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
 from stado_agent.environment import command_environment
-from stado_agent.log_shipping import LogShipper
+from stado_agent.log_shipping import LogEpoch, LogShipper
+from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.pulse import Pulse
-from stado_agent.workspace import HostFolder, SupervisorNote
+from stado_agent.shipping import Shipping
+from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,22 @@ _LOOK_SECONDS = 0.5
 """How often a waiting supervisor looks whether something was asked for."""
 
 _RETRY_SECONDS_MAX = 30.0
+_TROUBLE_AFTER_TRIES = 3
+_OUTPUT_SECONDS = 5.0
+"""For what a command printed last, once nothing of it lives."""
+
+_LEFTOVERS_SECONDS_MAX = 60.0
+"""After a command has ended by itself, its outcome waits no longer for what it left running and
+what cannot be killed. The place on this host is not given away before that is gone."""
+
+_GIB = 1024**3
+LOG_LIMIT_DEFAULT = LogLimit(100 * 1024 * 1024)
+
+_REFUSALS_OF_THE_JOB = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.E2BIG, errno.ELOOP,
+     errno.ENAMETOOLONG, errno.ENOEXEC}
+)  # fmt: skip
+"""What a start can meet because of what was asked for; anything else is the host's own trouble."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,27 @@ class Host:
     environment: Mapping[str, str]
     identity: ProcessIdentity
     """Of the supervisor's own process."""
+    boot_id: str | None = None
+    log_limit: LogLimit = LOG_LIMIT_DEFAULT
+
+    def note(
+        self,
+        entry: ReadyEntry,
+        *,
+        workspace: Workspace,
+        epoch: int | None = None,
+        enclosure: Sequence[Path] = (),
+    ) -> SupervisorNote:
+        """What this supervisor writes down about the job in its hands."""
+        return SupervisorNote(
+            supervisor=self.identity,
+            job_id=entry.job_id,
+            epoch=entry.epoch if epoch is None else epoch,
+            needs=entry.needs,
+            workspace=workspace.root.name,
+            boot_id=self.boot_id,
+            enclosure=tuple(str(folder) for folder in enclosure),
+        )
 
 
 class _Fenced(Exception):
@@ -62,16 +102,20 @@ class _Cancelled(Exception):
     """A cancel was asked for, and everything that the command started has been stopped."""
 
 
-class _Interrupted(Exception):
-    """Something more urgent than what was being done has come."""
-
-
 class _GivenUp(Exception):
     """A cancel came while the store did not take what the job left."""
 
 
 class _NotStarted(Exception):
-    """This host could not start the command: nothing of it has run."""
+    """What was asked for cannot be started: nothing of it has run."""
+
+
+class _HostUnable(Exception):
+    """This host has no room to start anything: nothing of the job has run."""
+
+
+class _TooMuchMemory(Exception):
+    """The command was ended because of its memory."""
 
 
 class _PulseFailed(Exception):
@@ -85,16 +129,32 @@ class _InputUnavailable(Exception):
 class JobRun:
     """One job, over one epoch or, once adopted, more."""
 
-    def __init__(self, repo: Repository, host: Host, claimed: Claimed, entry: ReadyEntry) -> None:
+    def __init__(
+        self,
+        repo: Repository,
+        host: Host,
+        claimed: Claimed,
+        entry: ReadyEntry,
+        *,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> None:
         self._repo = repo
+        self._on_started = on_started
         self._host = host
         self._claimed = claimed
         self._entry = entry
         self._look_seconds = min(_LOOK_SECONDS, repo.deployment.beat_seconds)
         self._workspace = host.folder.workspace(claimed.record.id, claimed.record.epoch)
-        self._shipper = LogShipper(repo, self._workspace.log)
+        of = LogEpoch(claimed.record.id, claimed.record.epoch)
+        limit = host.log_limit
+        self._spool = LogSpool(self._workspace.log, limit, repo.tasks.lock())
+        self._shipper = LogShipper(repo, self._spool, limit, of)
         self._checkpoints = CheckpointSync(repo, self._workspace.checkpoints)
+        self._shipping = Shipping(
+            repo, self._shipper, self._checkpoints, look_seconds=self._look_seconds
+        )
         self._process: JobProcess | None = None
+        self._memory_exceeded: str | None = None
         self._started_at: datetime | None = None
         self._outcome: Ending | None = None
         self._decided: EndCell | None = None
@@ -104,8 +164,9 @@ class JobRun:
     def _record(self) -> Record:
         return self._claimed.record
 
-    def run(self) -> None:
-        """From the claim to the settled verdict; the workspace is gone afterwards."""
+    def run(self) -> str | None:
+        """From the claim to the settled verdict; the workspace is gone afterwards. What this host
+        could not do, when that is why the epoch was given back."""
         try:
             if self._record.epoch == 1:
                 self._announce_start()
@@ -116,9 +177,13 @@ class JobRun:
         except _Fenced:
             self._write_late()
         finally:
+            self._shipping.stop()
             self._pulse.stop()
             self._stop_process()
+            self._spool.close()
             self._workspace.remove()
+        unable = self._outcome is not None and self._outcome.reason is Reason.HOST_UNABLE
+        return self._outcome.detail if self._outcome is not None and unable else None
 
     # --- from preparation to the outcome ------------------------------------------------
 
@@ -132,13 +197,18 @@ class JobRun:
         except _NotStarted as error:
             detail = f"the host could not start it: {error}"
             return self._ending(Verdict.FAILED, Reason.LAUNCH_FAILED, detail)
+        except _HostUnable as error:
+            detail = f"the host has no room to start it: {error}"
+            return self._ending(Verdict.LOST, Reason.HOST_UNABLE, detail)
+        except _TooMuchMemory as error:
+            return self._too_much_memory(str(error))
         except _InputUnavailable as error:
             return self._ending(Verdict.FAILED, Reason.INPUT_UNAVAILABLE, str(error))
 
     def _prepare(self) -> None:
         self._fence()
         with _refusals_of_host():
-            self._workspace.make()
+            self._workspace.make(self._shipper.of)
         if self._record.epoch > 1:
             self._restore_checkpoint()
             self._announce_start()
@@ -161,8 +231,14 @@ class JobRun:
         except (Conflict, NotFound, Refused, Unreadable) as error:
             raise _InputUnavailable(f"no checkpoint of it can be restored: {error}") from error
 
+    def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
+        reason = Reason.MEMORY_LIMIT_EXCEEDED
+        return self._ending(Verdict.FAILED, reason, f"the command failed: {detail}", exit_code)
+
     def _judge(self, exit_code: int) -> Ending:
         """The outcome of a command that ended by itself."""
+        if exit_code != 0 and self._memory_exceeded is not None:
+            return self._too_much_memory(self._memory_exceeded, exit_code)
         if exit_code != 0:
             detail = _describe_exit("the command", exit_code)
             return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
@@ -207,24 +283,32 @@ class JobRun:
         with _refusals_of_host():
             process = self._host.processes.start(self._command(command))
         self._process = process
+        self._on_started()
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
+        if process.enclosure:
+            self._renew_note()
         exit_code = self._attend(process)
-        self._ending_of(process).end_leftovers()
-        self._process = None
+        if self._ending_of(process).end_leftovers(patience_seconds=_LEFTOVERS_SECONDS_MAX):
+            process.close(_OUTPUT_SECONDS)
+            self._process = None
+        self._memory_exceeded = process.memory_exceeded()
         return exit_code
 
     def _command(self, command: str) -> Command:
-        workdir = self._record.spec.workdir
+        spec = self._record.spec
+        memory_gb = spec.memory_gb
         return Command(
+            name=f"{self._record.id}.{self._record.epoch}",
             argv=("/bin/sh", "-c", command),
             environment=command_environment(self._host.environment, self._record, self._workspace),
-            folder=self._workspace.work if workdir is None else Path(workdir),
-            log_path=self._workspace.log,
+            folder=self._workspace.work if spec.workdir is None else Path(spec.workdir),
+            sink=self._spool.append,
+            memory_bytes=None if memory_gb is None else round(memory_gb * _GIB),
         )
 
     def _attend(self, process: JobProcess) -> int:
-        """Waits for the command's end, shipping its log and checkpoints on the way.
+        """Waits for the command's end; its log and its checkpoints are shipped meanwhile.
 
         A command that has ended by itself keeps its outcome, whatever was asked meanwhile."""
         while True:
@@ -232,7 +316,17 @@ class JobRun:
             if exit_code is not None:
                 return exit_code
             self._heed()
-            self._ship()
+            self._heed_memory(process)
+            self._shipping.start()
+
+    def _heed_memory(self, process: JobProcess) -> None:
+        """Above its memory all of it is ended: what the kernel leaves of a command, having killed
+        one process of many, often waits for that one for ever."""
+        exceeded = process.memory_exceeded()
+        if exceeded is not None:
+            self._pulse.phase = Phase.STOPPING
+            self._stop_process(grace_seconds=0)
+            raise _TooMuchMemory(exceeded)
 
     def _heed(self) -> None:
         self._fence()
@@ -244,33 +338,32 @@ class JobRun:
             self._stop_process()
             raise _Cancelled
 
-    def _stop_process(self) -> None:
-        if self._process is not None:
-            grace = self._repo.deployment.cancel_grace_seconds
-            self._ending_of(self._process).stop(grace_seconds=grace)
-            self._process = None
+    def _stop_process(self, *, grace_seconds: float | None = None) -> None:
+        """Returns when nothing of the command lives any more."""
+        if self._process is None:
+            return
+        if grace_seconds is None:
+            grace_seconds = self._repo.deployment.cancel_grace_seconds
+        self._ending_of(self._process).stop(grace_seconds=grace_seconds)
+        self._process.close(_OUTPUT_SECONDS)
+        self._process = None
 
     def _ending_of(self, process: JobProcess) -> CommandEnding:
-        return CommandEnding(self._repo.clock, self._host.processes, process, self._record.id)
+        return CommandEnding(
+            self._repo.clock,
+            self._host.processes,
+            process,
+            job_id=self._record.id,
+            tell=self._tell_trouble,
+        )
+
+    def _tell_trouble(self, trouble: str | None) -> None:
+        """Others read it in our beats, as long as there are any; the note on this host shows that
+        we are at it."""
+        self._pulse.trouble = trouble
+        self._host.folder.touch_note(self._host.identity.pid)
 
     # --- log, checkpoints, files --------------------------------------------------------
-
-    def _ship(self) -> None:
-        """What can wait: a store that is away delays it and nothing else."""
-        try:
-            self._shipper.ship_when_due(self._record.id, self._record.epoch)
-            self._checkpoints.save_when_due(
-                self._record.id, self._record.epoch, between=self._yield_to_what_is_asked
-            )
-        except _Interrupted:
-            return
-        except (StoreError, OSError) as error:
-            log.warning("event=shipping_delayed job=%s error=%r", self._record.id, str(error))
-
-    def _yield_to_what_is_asked(self) -> None:
-        """A checkpoint of an hour must not keep a cancel, or a seal, waiting."""
-        if self._pulse.sealed or self._pulse.cancel_asked:
-            raise _Interrupted
 
     def _publish(self, outcome: Ending) -> None:
         """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
@@ -286,13 +379,15 @@ class JobRun:
                 raise _GivenUp
 
         self._pulse.phase = Phase.UPLOADING
-        self._deliver("log", lambda: self._shipper.ship_rest(job_id, epoch), heed)
+        self._shipping.stop()
+        self._deliver("log", self._shipper.ship_rest, heed)
         if partial:
             self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch), heed)
         publisher = outputs.OutputPublisher(
             self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
         )
-        self._deliver("output", lambda: publisher.publish(partial=partial), heed)
+        account = self._shipper.account()
+        self._deliver("output", lambda: publisher.publish(partial=partial, log=account), heed)
 
     def _deliver(self, what: str, step: Callable[[], object], heed: Callable[[], None]) -> None:
         """An outcome that is known is never lost over what this host cannot read, or over what
@@ -379,6 +474,8 @@ class JobRun:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
         self._claimed = adopted
+        self._shipping.stop()
+        self._begin_log_epoch()
         self._pulse.stop()
         phase, self._pulse = self._pulse.phase, self._new_pulse(adopted.record)
         self._pulse.phase = phase
@@ -406,7 +503,8 @@ class JobRun:
         )
         try:
             write_late(self._repo, late)
-            self._shipper.ship_rest(late.job_id, late.epoch)
+            self._shipping.stop()
+            self._shipper.ship_rest()
         except (StoreError, OSError) as error:
             log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))
 
@@ -429,14 +527,20 @@ class JobRun:
     ) -> Result:
         """Repeats a step for as long as it takes. Even a refusal can be mended meanwhile: keys
         that were renewed, a bucket that was made again."""
-        pause = 1.0
+        pause, tries = 1.0, 0
         while True:
             try:
-                return step()
+                result = step()
+                if tries >= _TROUBLE_AFTER_TRIES:
+                    self._pulse.trouble = None
+                return result
             except answers:
                 raise
             except StoreError as error:
+                tries += 1
                 self._log_delay(error, pause)
+                if tries >= _TROUBLE_AFTER_TRIES:
+                    self._pulse.trouble = f"the store has refused it {tries} times: {error}"
             if between is not None:
                 between()
             self._repo.clock.sleep(self._repo.entropy.uniform(pause / 2, pause))
@@ -457,15 +561,22 @@ class JobRun:
         pid = self._host.identity.pid
         return Pulse(self._repo, record, lambda: self._host.folder.touch_note(pid))
 
+    def _begin_log_epoch(self) -> None:
+        of = self._shipper.begin_epoch(self._record.epoch)
+        try:
+            self._workspace.write_log_epoch(of)
+        except OSError as error:
+            log.warning("event=note_not_written job=%s error=%r", of.job_id, str(error))
+
     def _renew_note(self) -> None:
-        """With the epoch that was adopted. A disk that is full ends no command: should we die,
-        the note names an epoch that is over, and a reaper ends the present one."""
-        note = SupervisorNote(
-            supervisor=self._host.identity,
-            job_id=self._record.id,
+        """With the epoch that was adopted, or what holds the command together. A disk that is
+        full ends no command: should we die, the note names an epoch that is over, and a reaper
+        ends the present one."""
+        note = self._host.note(
+            self._entry,
+            workspace=self._workspace,
             epoch=self._record.epoch,
-            needs=self._entry.needs,
-            workspace=self._workspace.root.name,
+            enclosure=self._process.enclosure if self._process is not None else (),
         )
         try:
             self._host.folder.write_note(note)
@@ -480,7 +591,8 @@ def _refusals_of_host() -> Iterator[None]:
         yield
     except OSError as error:
         where = f": {error.filename}" if error.filename is not None else ""
-        raise _NotStarted(f"{error.strerror or error}{where}") from error
+        kind = _NotStarted if error.errno in _REFUSALS_OF_THE_JOB else _HostUnable
+        raise kind(f"{error.strerror or error}{where}") from error
 
 
 def _describe_exit(what: str, exit_code: int) -> str:

@@ -1,74 +1,175 @@
-"""From the file that a command writes its output to, into segments in the store.
+"""From the spool of a command's output into segments in the store.
 
-The command never waits for the store: it writes to a local file. Bytes are never changed.
+Segments end with their lines; bytes are never changed. Of a log beyond its limit the store keeps
+the beginning and the end, too: as the end moves on, what lies between is deleted.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
-from stado.jobs.logs import SEGMENT_BYTES_MAX, write_segment
+from stado.core.records import LogAccount
+from stado.jobs.logs import (
+    SegmentPlace,
+    delete_segment,
+    segment_places,
+    write_segment,
+)
 from stado.jobs.repository import Repository
+from stado_agent.log_spool import LogLimit, LogSpool, Piece
 
-_FIRST_INTERVAL_SECONDS = 1.0
+_INTERVAL_SECONDS_MIN = 1.0
 _INTERVAL_SECONDS_MAX = 60.0
 _INTERVAL_SHARE = 1 / 100
 """Of the job's age: a log of a week is some ten thousand segments, one of a minute is prompt."""
 
+_SEGMENTS_A_TURN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogEpoch:
+    """Whose log it is, and where in the spool it begins."""
+
+    job_id: str
+    epoch: int
+    base: int = 0
+    """Offset in the spool of the first byte that belongs to the epoch: an adopted command has
+    printed before."""
+
 
 class LogShipper:
-    """Ships one job's log file. What was shipped stays shipped when the epoch changes."""
+    """Ships one job's log. Not shared between threads: who ships the rest has stopped whoever
+    shipped before."""
 
-    def __init__(self, repo: Repository, path: Path) -> None:
+    def __init__(self, repo: Repository, spool: LogSpool, limit: LogLimit, of: LogEpoch) -> None:
         self._repo = repo
-        self._path = path
-        self._offset = 0
-        self._base = 0
-        self._epoch = 0
-        self._began = repo.clock.monotonic()
-        self._shipped_at = self._began
+        self._spool = spool
+        self._limit = limit
+        self._of = of
+        self._position = of.base
+        """All that was printed before it is shipped, or will never be."""
+        self._torn = False
+        """Whether `_position` lies in the middle of a line whose beginning is gone."""
+        self._stored: list[SegmentPlace] = []
+        self._began = self._shipped_at = repo.clock.monotonic()
 
-    def ship_when_due(self, job_id: str, epoch: int) -> None:
+    @property
+    def of(self) -> LogEpoch:
+        return self._of
+
+    def begin_epoch(self, epoch: int) -> LogEpoch:
+        """What has not been shipped yet belongs to this epoch."""
+        self._of = LogEpoch(self._of.job_id, epoch, self._position)
+        self._stored = []
+        self._spool.keep_head_from(self._position)
+        return self._of
+
+    def go_on(self) -> None:
+        """Takes up where another shipper of this epoch left off. One listing."""
+        self._stored = segment_places(self._repo, self._of.job_id, self._of.epoch)
+        if self._stored:
+            self._position = self._of.base + max(place.end for place in self._stored)
+
+    def ship_when_due(self) -> None:
         """Ships whole lines if the last segment is old enough, or enough has come."""
         now = self._repo.clock.monotonic()
-        age = now - self._began
-        interval = max(_FIRST_INTERVAL_SECONDS, min(_INTERVAL_SECONDS_MAX, age * _INTERVAL_SHARE))
-        waiting = self._size() - self._offset
-        if waiting >= SEGMENT_BYTES_MAX or (waiting and now - self._shipped_at >= interval):
-            self._ship_one(job_id, epoch, whole_lines=True)
-
-    def ship_rest(self, job_id: str, epoch: int) -> None:
-        """Ships all that is there."""
-        while self._size() > self._offset:
-            self._ship_one(job_id, epoch, whole_lines=False)
-
-    def _size(self) -> int:
-        """Of the file; 0 for a job that never came so far as to have one."""
-        try:
-            return self._path.stat().st_size
-        except FileNotFoundError:
-            return 0
-
-    def _ship_one(self, job_id: str, epoch: int, *, whole_lines: bool) -> None:
-        """One segment, if there is a whole line to ship."""
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read(SEGMENT_BYTES_MAX)
-        if whole_lines or len(data) == SEGMENT_BYTES_MAX:
-            data = _whole_lines(data)
-        self._shipped_at = self._repo.clock.monotonic()
-        if not data:
+        waiting = self._spool.waiting_behind(self._position)
+        if not waiting:
             return
-        if epoch != self._epoch:
-            self._epoch, self._base = epoch, self._offset
-        write_segment(self._repo, job_id, epoch, self._offset - self._base, data)
-        self._offset += len(data)
+        age = (now - self._began) * _INTERVAL_SHARE
+        interval = max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, age))
+        if waiting >= self._limit.piece_bytes:
+            interval = _INTERVAL_SECONDS_MIN
+        if now - self._shipped_at < interval:
+            return
+        self._shipped_at = now
+        for _ in range(_SEGMENTS_A_TURN):
+            if not self._ship_one(final=False):
+                return
+
+    def ship_rest(self) -> LogAccount:
+        """Ships all that is kept, and says what became of everything that was printed."""
+        self._skip_middle()
+        while self._ship_one(final=True):
+            pass
+        return self.account()
+
+    def account(self) -> LogAccount:
+        """As of now: exact once all is shipped."""
+        written = self._spool.written - self._of.base
+        kept = sum(place.size for place in self._stored)
+        return LogAccount(written=written, kept=kept, dropped=written - kept)
+
+    def _skip_middle(self) -> None:
+        """Nothing is uploaded that would have to be deleted at once."""
+        head_end = self._of.base + self._limit.head_bytes
+        tail_start = self._spool.written - self._limit.tail_bytes
+        if self._position < head_end < tail_start:
+            while self._position < head_end and self._ship_one(final=True):
+                pass
+        if head_end <= self._position < tail_start:
+            self._move_to(tail_start, torn=True)
+
+    def _ship_one(self, *, final: bool) -> bool:
+        """Whether there was anything to do. A failure leaves everything as it was."""
+        piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
+        if not piece.data:
+            return False
+        torn = self._torn or piece.offset > self._position
+        full = len(piece.data) >= self._limit.piece_bytes
+        start, end = _bounds(piece, torn=torn, final=final, full=full)
+        if end is None:
+            return False
+        data = piece.data[start:end]
+        if data:
+            offset = piece.offset + start - self._of.base
+            write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
+            self._stored.append(SegmentPlace(offset, len(data)))
+            self._move_to(piece.offset + end, torn=False)
+        else:
+            self._move_to(piece.offset + end, torn=True)
+        self._delete_middle()
+        return True
+
+    def _move_to(self, position: int, *, torn: bool) -> None:
+        self._position, self._torn = position, torn
+        self._spool.discard(position)
+
+    def _delete_middle(self) -> None:
+        """What lies behind the head and before the tail, down to the limit. A crash leaves some
+        of it, which costs room and nothing else."""
+        excess = sum(place.size for place in self._stored) - self._limit.total_bytes
+        if excess <= 0:
+            return
+        behind_head = [place for place in self._stored if place.offset >= self._limit.head_bytes]
+        for place in behind_head:
+            if excess <= 0:
+                return
+            delete_segment(self._repo, self._of.job_id, self._of.epoch, place.offset)
+            self._stored.remove(place)
+            excess -= place.size
 
 
-def _whole_lines(data: bytes) -> bytes:
-    """Up to the last end of a line (a progress bar's return counts as one). All of it when a
-    single line fills a segment."""
+def _bounds(piece: Piece, *, torn: bool, final: bool, full: bool) -> tuple[int, int | None]:
+    """Which part of a piece makes a segment: whole lines. A line without a beginning, or without
+    an end, is left out next to a gap; one that fills a segment is taken as it comes. No end: it
+    may still come."""
+    data = piece.data
+    start = _first_line_end(data) if torn else 0
+    if start == 0 and torn and not full and not piece.gap_after and not final:
+        return 0, None
     end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-    if end == 0 and len(data) == SEGMENT_BYTES_MAX:
-        return data
-    return data[:end]
+    if final and not piece.gap_after and not full:
+        return start, len(data)
+    if end > start:
+        return start, end
+    if full:
+        return start, len(data)
+    if piece.gap_after:
+        return len(data), len(data)
+    return start, None
+
+
+def _first_line_end(data: bytes) -> int:
+    """Where the second line begins; 0 when there is none."""
+    return data.find(b"\n") + 1

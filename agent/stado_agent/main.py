@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
@@ -22,25 +23,58 @@ from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from stado.target import Target, target_options
 from stado.version import VERSION
-from stado_agent.agent import Agent, AgentSettings
+from stado_agent.agent import Agent, AgentSettings, LeaveAtOnce
 from stado_agent.budget import Limits
+from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import HostFolder
 
 _KIND = "local"
+_MIB = 1024**2
+_GIB = 1024**3
 _POLL_SECONDS_DIRECTORY = 0.5
 _POLL_SECONDS_BUCKET = 5.0
+_LEAVING_SECONDS_MAX = 4
+"""From the second signal to the end, whatever the store does."""
 
 
 class _Signals:
-    """The first INT or TERM drains, the second leaves at once."""
+    """The first INT or TERM drains, the second leaves at once, out of whatever is waited for."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._count = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)
 
+    def drain_asked(self) -> bool:
+        return self._count > 0
+
     def _take(self, *_: object) -> None:
-        self.count += 1
+        self._count += 1
+        if self._count > 1:
+            signal.signal(signal.SIGALRM, _exit_now)
+            signal.alarm(_LEAVING_SECONDS_MAX)
+            raise LeaveAtOnce
+
+
+def _exit_now(*_: object) -> None:
+    """Something still waits for a store that does not answer: no job is touched by leaving it."""
+    os._exit(0)
+
+
+class _Options(NamedTuple):
+    """What the command line says of this host."""
+
+    consumer_id: str | None
+    work_dir: Path | None
+    cpu: float | None
+    memory_gb: float | None
+    poll_seconds: float | None
+    log_limit_mb: float
+    disk_reserve_gb: float | None
+
+    @property
+    def disk_reserve_bytes(self) -> int | None:
+        return None if self.disk_reserve_gb is None else round(self.disk_reserve_gb * _GIB)
 
 
 @click.command("run", help="Run the agent of this host: claim jobs and run them.")
@@ -69,25 +103,33 @@ class _Signals:
     type=click.FloatRange(min=0.05),
     help="How often an idle agent looks, at the slowest. Default: 0.5 on a directory, else 5.",
 )
-def run(
-    *,
-    target: Target,
-    consumer_id: str | None,
-    work_dir: Path | None,
-    cpu: float | None,
-    memory_gb: float | None,
-    poll_seconds: float | None,
-) -> None:
+@click.option(
+    "--log-limit-mb",
+    type=click.FloatRange(min=1),
+    default=100.0,
+    show_default=True,
+    help="MiB of a job's log that are kept: its first quarter, and its end.",
+)
+@click.option(
+    "--disk-reserve-gb",
+    type=click.FloatRange(min=0),
+    help="GiB that jobs must leave free on the disk of the work folder to be let in. "
+    "Default: 1, or a twentieth of a small disk.",
+)
+def run(*, target: Target, **options: Any) -> None:
     log_to_stderr()
     settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
     hardware = LiveHardware()
+    stated = _Options(**options)
     agent_settings = AgentSettings(
-        consumer=consumer_id or f"{_KIND}@{hardware.host_name()}",
-        poll_seconds=poll_seconds or _default_poll_seconds(settings),
-        limits=Limits(cpu, memory_gb),
+        consumer=stated.consumer_id or f"{_KIND}@{hardware.host_name()}",
+        poll_seconds=stated.poll_seconds or _default_poll_seconds(settings),
+        limits=Limits(stated.cpu, stated.memory_gb),
+        log_limit=LogLimit(round(stated.log_limit_mb * _MIB)),
+        disk_reserve_bytes=stated.disk_reserve_bytes,
         version=VERSION,
     )
-    folder = HostFolder(work_dir or _default_work_dir(), agent_settings.consumer)
+    folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)
     _run_agent(settings, agent_settings, folder, hardware)
 
 
@@ -114,15 +156,7 @@ def _run_agent(
             hardware=hardware,
             environment=dict(os.environ),
         )
-        signals = _Signals()
-        agent.run(lambda: _heed(signals, agent))
-
-
-def _heed(signals: _Signals, agent: Agent) -> bool:
-    """Whether to leave at once."""
-    if signals.count:
-        agent.drain()
-    return signals.count > 1
+        agent.run(_Signals().drain_asked)
 
 
 def _default_work_dir() -> Path:

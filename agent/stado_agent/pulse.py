@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class Pulse:
-    """Beats for one epoch from `start` to `stop`. The supervisor sets `phase` and `started_at`
-    (before the command starts: a start must not go unseen) and reads `sealed`, `cancel_asked` and
-    `failure`."""
+    """Beats for one epoch from `start` to `stop`. The supervisor sets `phase`, `trouble` and
+    `started_at` (before the command starts: a start must not go unseen) and reads `sealed`,
+    `cancel_asked` and `failure`."""
 
     def __init__(self, repo: Repository, record: Record, on_beat: Callable[[], None]) -> None:
         self._repo = repo
@@ -35,6 +35,8 @@ class Pulse:
         self._silent = False
         self.phase = Phase.PREPARING
         self.started_at: datetime | None = None
+        self.trouble: str | None = None
+        """What cannot be got done for the time being, for people."""
         self.sealed = False
         self.failure: Exception | None = None
         self.cancel_asked = False
@@ -85,7 +87,7 @@ class Pulse:
         self._on_beat()
         sent_at = self._repo.clock.monotonic()
         try:
-            accepted = self._signs.beat(self.phase, self.started_at)
+            accepted = self._signs.beat(self.phase, self.started_at, self.trouble)
         except (StoreError, Unreadable) as error:
             self._note_silence(error)
             return False

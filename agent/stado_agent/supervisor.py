@@ -14,46 +14,58 @@ from stado.jobs.claim import Claimed, claim
 from stado.jobs.repository import Repository
 from stado.ports import Channel
 from stado_agent.job_run import Host, JobRun
-from stado_agent.workspace import SupervisorNote
+from stado_agent.salvage import salvage
 
 log = logging.getLogger(__name__)
 
 
 def serve(channel: Channel, repo: Repository, host: Host) -> None:
-    """Takes jobs from the agent one after another, until the agent is gone or wants no more.
+    """Does what the agent asks for, one thing after another, until the agent is gone or wants no
+    more.
 
-    In: `{"do": "run", "entry": <name>}`. Out: `missed` when somebody else has the job, and in any
-    case `idle` in the end. An error that it has no answer to ends this process; the agent then
-    ends the epoch as lost."""
+    In: `{"do": "run", "entry": <name>, "trial": <yes/no>}`, `{"do": "salvage", "workspace":
+    <name>}`. Out: `missed` when somebody else has the job, `unable` (with `why`) when this host
+    could not start it, `started` as soon as it could, of a trial only, and in any case `idle` in
+    the end. An error that it has no answer to
+    ends this process; the agent then ends the epoch as lost."""
     while True:
         try:
             message = channel.receive(None)
         except ChannelClosed:
             return
         assert message is not None  # without a time limit there is always one
-        entry = parse_entry(message["entry"])
-        assert entry is not None  # the agent parsed it before
-        _run_entry(channel, repo, host, entry)
-        host.folder.remove_note(host.identity.pid)
+        if message["do"] == "salvage":
+            salvage(repo, host.folder.workspace_named(message["workspace"]), host.log_limit)
+        else:
+            entry = parse_entry(message["entry"])
+            assert entry is not None  # the agent parsed it before
+            _run_entry(channel, repo, host, entry, trial=message["trial"])
+            host.folder.remove_note(host.identity.pid)
         _tell(channel, event="idle")
 
 
-def _run_entry(channel: Channel, repo: Repository, host: Host, entry: ReadyEntry) -> None:
-    host.folder.write_note(
-        SupervisorNote(
-            supervisor=host.identity,
-            job_id=entry.job_id,
-            epoch=entry.epoch,
-            needs=entry.needs,
-            workspace=host.folder.workspace(entry.job_id, entry.epoch).root.name,
-        )
-    )
+def _run_entry(
+    channel: Channel, repo: Repository, host: Host, entry: ReadyEntry, *, trial: bool
+) -> None:
+    workspace = host.folder.workspace(entry.job_id, entry.epoch)
+    try:
+        host.folder.write_note(host.note(entry, workspace=workspace))
+    except OSError as error:
+        _tell(channel, event="unable", why=f"{error.strerror or error}: {error.filename}")
+        return
     claimed = _claim(repo, host, entry)
     if claimed is None:
         _tell(channel, event="missed")
         return
     log.info("event=claimed job=%s epoch=%d", entry.job_id, entry.epoch)
-    JobRun(repo, host, claimed, entry).run()
+
+    def tell_started() -> None:
+        if trial:
+            _tell(channel, event="started")
+
+    unable = JobRun(repo, host, claimed, entry, on_started=tell_started).run()
+    if unable is not None:
+        _tell(channel, event="unable", why=unable)
 
 
 def _claim(repo: Repository, host: Host, entry: ReadyEntry) -> Claimed | None:

@@ -2,8 +2,8 @@
 agent which supervisors still live.
 
 Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
-`jobs/<job>.<epoch>/{work,output,checkpoints,log}`. Nothing here outlives its job but what could
-not be delivered.
+`jobs/<job>.<epoch>/{work,output,checkpoints,log}`; `log/` is a spool (`log_spool`), and
+`log/epoch.json` says whose. Nothing here outlives its job but what could not be delivered.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stado.core import keys
 from stado.core.order import Needs
 from stado.ports import ProcessIdentity
+from stado_agent.log_shipping import LogEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,30 @@ class Workspace:
     def log(self) -> Path:
         return self.root / "log"
 
-    def make(self) -> None:
+    def make(self, of: LogEpoch) -> None:
         """Fresh and empty: what an earlier life of the same epoch left is removed."""
         shutil.rmtree(self.root, ignore_errors=True)
-        for folder in (self.root, self.work, self.output, self.checkpoints):
+        for folder in (self.root, self.work, self.output, self.checkpoints, self.log):
             folder.mkdir(mode=0o700, parents=True)
-        self.log.touch(mode=0o600)
+        self.write_log_epoch(of)
+
+    def write_log_epoch(self, of: LogEpoch) -> None:
+        """Whose log the spool holds, for who finds it here."""
+        _replace_file(self._log_epoch_path, json.dumps(asdict(of)).encode())
+
+    def find_log_epoch(self) -> LogEpoch | None:
+        """None when there is no log that anybody could want."""
+        try:
+            return LogEpoch(**json.loads(self._log_epoch_path.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
+
+    @property
+    def _log_epoch_path(self) -> Path:
+        return self.log / "epoch.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +80,18 @@ class SupervisorNote:
     workspace: str
     """Name of its folder below `jobs/`: that of the first epoch, should it have adopted another."""
 
+    boot_id: str | None = None
+    """Of the host's life in which the supervisor was started: a pid of an earlier one says
+    nothing."""
+    enclosure: tuple[str, ...] = ()
+    """What keeps the command's processes together (`JobProcess.enclosure`)."""
+
     def encode(self) -> bytes:
         return json.dumps(
             {
                 "supervisor": [self.supervisor.pid, self.supervisor.started],
+                "boot_id": self.boot_id,
+                "enclosure": list(self.enclosure),
                 "job_id": self.job_id,
                 "epoch": self.epoch,
                 "needs": [self.needs.cpu_milli, self.needs.memory_mib],
@@ -86,6 +110,8 @@ def decode_note(data: bytes) -> SupervisorNote | None:
             epoch=fields["epoch"],
             needs=Needs(*fields["needs"]),
             workspace=fields["workspace"],
+            boot_id=fields.get("boot_id"),
+            enclosure=tuple(fields.get("enclosure", ())),
         )
     except (ValueError, KeyError, TypeError):
         return None
@@ -112,11 +138,14 @@ class HostFolder:
     def workspace_named(self, name: str) -> Workspace:
         return Workspace(self.root / "jobs" / name)
 
+    def leftover_workspaces(self) -> list[Workspace]:
+        """Of jobs that no supervisor here has any more."""
+        in_use = {note.workspace for note in self.notes()}
+        names = sorted(path.name for path in (self.root / "jobs").iterdir())
+        return [self.workspace_named(name) for name in names if name not in in_use]
+
     def write_note(self, note: SupervisorNote) -> None:
-        path = self._note_path(note.supervisor.pid)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(note.encode())
-        os.replace(partial, path)
+        _replace_file(self._note_path(note.supervisor.pid), note.encode())
 
     def touch_note(self, pid: int) -> None:
         """A sign of life that needs no store."""
@@ -157,3 +186,14 @@ class HostFolder:
 
     def _note_path(self, pid: int) -> Path:
         return self._notes / f"{pid}.json"
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    """Whole or not at all. Raises `OSError`, and leaves what was there."""
+    partial = path.with_suffix(".partial")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise

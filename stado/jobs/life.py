@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from stado.core import keys
+from stado.core import keys, moves
 from stado.core.documents import decode
 from stado.core.records import Asks, Heartbeat, Phase, Record
 from stado.errors import Conflict, Exists, NotFound, NotModified
@@ -30,7 +30,9 @@ class LifeSigns:
         self._version: Version | None = None
         self._asks: Stored[Asks] | None = None
 
-    def beat(self, phase: Phase, started_at: datetime | None) -> bool:
+    def beat(
+        self, phase: Phase, started_at: datetime | None, trouble: str | None = None
+    ) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
         One write; raises what the store raises, and then nothing is known."""
@@ -43,6 +45,7 @@ class LifeSigns:
             at=self._repo.now(),
             phase=phase,
             started_at=started_at,
+            trouble=None if trouble is None else moves.clip(trouble),
         )
         key = keys.heartbeat(self._record.id)
         for _ in range(_ROUNDS_MAX):

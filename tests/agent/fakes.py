@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from stado.errors import ChannelClosed
-from stado.ports import Channel, Command, Event, JobProcess, Peer, ProcessIdentity, Task
+from stado.ports import (
+    Channel,
+    Command,
+    Containment,
+    Event,
+    JobProcess,
+    Peer,
+    ProcessIdentity,
+    Resistance,
+    Task,
+)
 from tests.jobs.fakes import FakeClock, InlineTasks
 
 _FOREVER = float("inf")
@@ -169,6 +179,11 @@ class _StrandTask:
         return self._clock.wait_until(lambda: self._strand.done, seconds)
 
 
+class _Done:
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        return True
+
+
 class _TurnEvent:
     def __init__(self, clock: TurnClock) -> None:
         self._clock = clock
@@ -205,7 +220,9 @@ class TurnTasks(InlineTasks):
         self._clock = clock
 
     def start(self, name: str, work: Callable[[], None]) -> Task:
-        assert self._clock.running is not None, "only a process starts threads"
+        if self._clock.running is None:  # the test's own thread, which is no process
+            work()
+            return _Done()
         strand = self._clock.spawn(self._clock.running.process, work)
         return _StrandTask(self._clock, strand)
 
@@ -325,6 +342,12 @@ class Script:
     refused: OSError | None = None
     """What its start ends with."""
 
+    resistance: str | None = None
+    """Why it cannot be ended, until the test has it otherwise."""
+
+    over_memory: str | None = None
+    """What is said of its memory when it has ended."""
+
 
 @dataclass
 class Execution:
@@ -346,6 +369,9 @@ class FakeCommand:
         self._command = command
         self.exit_code: int | None = None
         self.signals: list[int] = []
+        self.resistance: str | None = script.resistance
+        self.over_memory: str | None = None
+        self.closed = False
         self._write(script.log, script.files)
         clock.at(clock.monotonic() + script.seconds, self._end)
 
@@ -357,29 +383,53 @@ class FakeCommand:
         self._clock.wait_until(lambda: self.exit_code is not None, timeout_seconds)
         return self.exit_code
 
-    def signal_group(self, signal_number: int) -> bool:
-        if self.exit_code is not None:
-            return False
+    @property
+    def enclosure(self) -> Sequence[Path]:
+        return (Path(f"/cgroup/stado-{self._command.name}"),)
+
+    def living(self) -> list[ProcessIdentity]:
+        if self.exit_code is None or self.lingers:
+            return [self._identity]
+        return []
+
+    @property
+    def lingers(self) -> bool:
+        """Whether something of it lives that nobody can end."""
+        return self.resistance is not None
+
+    def signal_all(self, signal_number: int) -> list[Resistance]:
+        if not self.living():
+            return []
         self.signals.append(signal_number)
+        if self.resistance is not None:
+            return [Resistance(self._identity, self.resistance)]
         if signal_number == signal.SIGKILL or not self._script.deaf:
             self.exit_code = -signal_number
-        return True
+        return []
 
-    def group_alive(self) -> bool:
-        return self.exit_code is None
+    def memory_exceeded(self) -> str | None:
+        return self.over_memory
+
+    def close(self, timeout_seconds: float) -> bool:
+        self.closed = True
+        return True
 
     def _end(self) -> None:
         if self.exit_code is None:
             self._write(self._script.last_log, {})
             self.exit_code = self._script.exit_code
+            self.over_memory = self._script.over_memory
+
+    def print(self, text: bytes) -> None:
+        self._write(text, {})
 
     def _write(self, text: bytes, files: Mapping[str, bytes]) -> None:
-        if not self._command.log_path.exists():  # the workspace was removed under it
+        output = Path(self._command.environment["STADO_OUTPUT_DIR"])
+        if not output.exists():  # the workspace was removed under it
             return
-        with self._command.log_path.open("ab") as log:
-            log.write(text)
+        self._command.sink(memoryview(text))
         for name, data in files.items():
-            path = Path(self._command.environment["STADO_OUTPUT_DIR"]).parent / name
+            path = output.parent / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
@@ -453,18 +503,19 @@ class FakeProcesses:
     def alive(self, identity: ProcessIdentity) -> bool:
         return self.identify(identity.pid) == identity
 
-    def kill_session(self, leader: ProcessIdentity) -> None:
+    def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
         for process in self.forked:
             if process.identity == leader:
                 process.kill()
                 for command in process.commands:
-                    command.signal_group(signal.SIGKILL)
+                    command.signal_all(signal.SIGKILL)
+        return True
 
-    def leftovers(self, leader: ProcessIdentity) -> list[ProcessIdentity]:
-        return []
+    def containment(self) -> Containment:
+        return Containment(contains_by="process-tree", limits_memory_by="watchdog")
 
-    def signal(self, process: ProcessIdentity, signal_number: int) -> None:
-        return
+    def describe(self, process: ProcessIdentity) -> str:
+        return f"process {process.pid} (python)"
 
     def kill_self(self) -> None:
         """The process that runs now dies on the spot."""
@@ -490,6 +541,7 @@ class FakeHardware:
         self.cpu = cpu
         self.memory_gb = memory_gb
         self.disk_error: OSError | None = None
+        self.disk_free = 100 * GIB
 
     def host_name(self) -> str:
         return "host-a"
@@ -506,4 +558,10 @@ class FakeHardware:
     def disk_free_bytes(self, folder: Path) -> int:
         if self.disk_error is not None:
             raise self.disk_error
+        return self.disk_free
+
+    def disk_total_bytes(self, folder: Path) -> int:
         return 100 * GIB
+
+    def boot_id(self) -> str | None:
+        return "boot-1"

@@ -16,6 +16,7 @@ from stado.jobs.endings import give_verdict, settle
 from stado.jobs.life import seal_epoch
 from stado.jobs.logs import LogReader
 from stado.jobs.reaping import Reaper
+from stado.jobs.repository import Repository
 from stado.ports import ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
@@ -27,6 +28,12 @@ from tests.jobs.actors import GuardedStore
 from tests.jobs.world import ALICE, BOB, TICK, World, heal
 
 IN_CELLS = {Operation.CREATE, Operation.GET, Operation.LIST}
+
+
+def stored_log(repo: Repository, job_id: str, epoch: int) -> bytes:
+    """The bytes of a log that the store has, in order."""
+    pieces = LogReader(repo, job_id, epoch).read_new()
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,7 @@ class Scene:
         return cell.ending
 
     def log(self, epoch: int) -> bytes:
-        return b"".join(LogReader(self.world.repo, self.job, epoch).read_new())
+        return stored_log(self.world.repo, self.job, epoch)
 
     def heartbeat(self) -> Heartbeat:
         found = self.world.repo.find_heartbeat(self.job)

@@ -24,7 +24,7 @@ from stado.ports import ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.agent import Agent, AgentSettings
+from stado_agent.agent import Agent, AgentSettings, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeHardware, FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
@@ -111,7 +111,7 @@ class Host:
         return decode(Capacity, key, self.world.store.get(key).data)
 
     def running(self) -> int:
-        return sum(one.process.group_alive() for one in self.processes.executions)
+        return sum(bool(one.process.living()) for one in self.processes.executions)
 
     def living(self) -> list[FakeProcess]:
         return [process for process in self.processes.forked if process.exit_code is None]
@@ -122,9 +122,15 @@ class Host:
 
 
 def after_steps(count: int) -> Callable[[], bool]:
-    """When an agent is to leave."""
+    """So many steps, and then the second signal."""
     steps = itertools.count(1)
-    return lambda: next(steps) > count
+
+    def drain_asked() -> bool:
+        if next(steps) > count:
+            raise LeaveAtOnce
+        return False
+
+    return drain_asked
 
 
 @pytest.fixture
@@ -224,7 +230,7 @@ def test_the_epoch_of_a_supervisor_that_died_is_ended_at_once_and_the_agent_rest
     assert ending.ending.started_at is not None
     assert first.process.exit_code == -signal.SIGKILL
     assert list(host.folder.notes()) == []
-    assert not list((host.folder.root / "jobs").iterdir())
+    host.step_until(lambda: not list((host.folder.root / "jobs").iterdir()))
     host.step_to_start(2)
     assert host.processes.executions[1].at - died_at >= 2
     host.step_until(lambda: host.at_rest(job))
@@ -468,7 +474,7 @@ def test_an_agent_that_leaves_at_once_leaves_the_job_to_its_supervisor(host: Hos
     host.script(30)
     (job,) = host.submit("true")
     host.step_to_start()
-    host.agent.run(lambda: True)
+    host.agent.run(after_steps(0))
     assert host.capacity().stopped
     host.clock.sleep(60)
     assert host.at_rest(job)
@@ -504,10 +510,14 @@ def test_a_host_that_fails_for_a_while_ends_no_agent(host: Host) -> None:
     host.step_for(20)
     assert host.world.states(job) == {State.QUEUED}
     host.processes.fork_error = None
-    host.step_until(lambda: host.at_rest(job))
-    host.hardware.disk_error = None
     host.step_for(20)
-    assert host.capacity().counter > 1
+    hindrance = host.capacity().hindrance
+    assert hindrance is not None
+    assert (hindrance.code, "Permission denied" in hindrance.detail) == ("host_unable", True)
+    host.hardware.disk_error = None
+    host.step_until(lambda: host.at_rest(job))
+    host.step_for(20)
+    assert host.capacity().hindrance is None
 
 
 def test_what_a_host_refuses_when_a_supervisor_died_ends_no_agent(

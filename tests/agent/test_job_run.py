@@ -243,7 +243,7 @@ def test_a_fault_while_it_is_sealed_costs_no_rule(
         if faults.met is None:
             break
         assert process.exit_code == 0, faults.met
-        assert not any(one.process.group_alive() for one in scene.processes.executions)
+        assert not any(one.process.living() for one in scene.processes.executions)
         check_rules(scene, 1, scene.heal())
     assert numbered.count > 15
 
@@ -265,7 +265,7 @@ def test_a_supervisor_that_dies_at_any_request_leaves_a_job_that_is_run_again(
         started = scene.heal()
         check_rules(scene, claimed.record.epoch, started)
         if error is not None:
-            living = [one for one in scene.processes.executions if one.process.group_alive()]
+            living = [one for one in scene.processes.executions if one.process.living()]
             assert not living, death.met
             launch_failed = scene.ending.reason is Reason.LAUNCH_FAILED
             assert not (launch_failed and scene.commands), death.met

@@ -2,95 +2,197 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
-from stado.jobs.logs import SEGMENT_BYTES_MAX, LogReader
-from stado_agent.log_shipping import LogShipper
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stado.core import keys
+from stado.core.records import LogAccount
+from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace, segment_places
+from stado_agent.log_shipping import LogEpoch, LogShipper
+from stado_agent.log_spool import LogLimit, LogSpool
 from tests.jobs.world import World
 
 JOB = "a" * 16
+LARGE = LogLimit(64 * SEGMENT_BYTES_MAX)
+SMALL = LogLimit(16_000)
 
 
-def _segments(world: World, epoch: int = 1) -> list[bytes]:
-    return list(LogReader(world.repo, JOB, epoch).read_new())
+class Printing:
+    """A job that prints, and the shipper of its log."""
+
+    def __init__(self, world: World, folder: Path, limit: LogLimit = LARGE) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.world = world
+        self.folder = folder
+        self.limit = limit
+        self.spool = LogSpool(folder, limit, world.tasks.lock())
+        self.shipper = LogShipper(world.repo, self.spool, limit, LogEpoch(JOB, 1))
+
+    def print(self, data: bytes) -> None:
+        self.spool.append(memoryview(data))
+
+    def pass_time(self, seconds: float) -> None:
+        self.world.clock.sleep(seconds)
+        self.shipper.ship_when_due()
+
+    def places(self, epoch: int = 1) -> list[SegmentPlace]:
+        return segment_places(self.world.repo, JOB, epoch)
+
+    def segments(self, epoch: int = 1) -> list[bytes]:
+        return [
+            self.world.store.get(keys.log_segment(JOB, epoch, place.offset)).data
+            for place in self.places(epoch)
+        ]
 
 
-def test_a_segment_ends_with_a_line_and_the_rest_follows(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    shipper = LogShipper(world.repo, path)
-    path.write_bytes(b"one\ntwo\nthr")
-    world.clock.sleep(2)
-    shipper.ship_when_due(JOB, 1)
-    assert _segments(world) == [b"one\ntwo\n"]
-    with path.open("ab") as file:
-        file.write(b"ee\nend")
-    shipper.ship_rest(JOB, 1)
-    assert _segments(world) == [b"one\ntwo\n", b"three\nend"]
+@pytest.fixture
+def printing(world: World, tmp_path: Path) -> Printing:
+    return Printing(world, tmp_path / "log")
 
 
-def test_nothing_is_shipped_more_often_than_once_a_second(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    shipper = LogShipper(world.repo, path)
-    path.write_bytes(b"one\n")
-    world.clock.sleep(0.5)
-    shipper.ship_when_due(JOB, 1)
-    assert _segments(world) == []
-    world.clock.sleep(0.5)
-    shipper.ship_when_due(JOB, 1)
-    assert _segments(world) == [b"one\n"]
+def test_a_segment_ends_with_a_line_and_the_rest_follows(printing: Printing) -> None:
+    printing.print(b"one\ntwo\nthr")
+    printing.pass_time(2)
+    assert printing.segments() == [b"one\ntwo\n"]
+    printing.print(b"ee\nend")
+    account = printing.shipper.ship_rest()
+    assert printing.segments() == [b"one\ntwo\n", b"three\nend"]
+    assert account == LogAccount(written=17, kept=17, dropped=0)
 
 
-def test_the_segments_of_an_old_job_are_further_apart(world: World, tmp_path: Path) -> None:
+def test_lines_over_several_segments_stay_whole(printing: Printing) -> None:
+    """A45: joined, the bytes are identical."""
+    lines = b"".join(b'{"step": %d, "loss": 0.%d}\n' % (n, n * 7919) for n in range(110_000))
+    assert len(lines) > 3 * SEGMENT_BYTES_MAX
+    printing.print(lines)
+    printing.shipper.ship_rest()
+    segments = printing.segments()
+    assert len(segments) >= 4
+    assert all(segment.endswith(b"\n") for segment in segments)
+    assert b"".join(segments) == lines
+
+
+def test_nothing_is_shipped_more_often_than_once_a_second(printing: Printing) -> None:
+    printing.print(b"one\n")
+    printing.pass_time(0.5)
+    assert printing.segments() == []
+    printing.pass_time(0.5)
+    assert printing.segments() == [b"one\n"]
+
+
+def test_the_segments_of_an_old_job_are_further_apart(printing: Printing) -> None:
     """A week of steady output is some ten thousand segments, not half a million."""
-    path = tmp_path / "log"
-    shipper = LogShipper(world.repo, path)
-    path.write_bytes(b"")
     week = 7 * 24 * 3600
     for _ in range(week // 20):
-        world.clock.sleep(20)
-        with path.open("ab") as file:
-            file.write(b"x\n")
-        shipper.ship_when_due(JOB, 1)
-    assert len(_segments(world)) < 12_000
+        printing.print(b"x\n")
+        printing.pass_time(20)
+    assert len(printing.places()) < 12_000
 
 
-def test_a_line_longer_than_a_segment_is_cut_and_none_of_it_lost(
-    world: World, tmp_path: Path
-) -> None:
-    path = tmp_path / "log"
-    line = bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"") * 9000 + b"\n"
-    path.write_bytes(line + b"next\n")
-    LogShipper(world.repo, path).ship_rest(JOB, 1)
-    segments = _segments(world)
+def test_a_line_longer_than_a_segment_is_cut_and_none_of_it_lost(printing: Printing) -> None:
+    line = bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"") * 21_000 + b"\n"
+    assert len(line) > 5_000_000
+    printing.print(line + b"next\n")
+    printing.shipper.ship_rest()
+    segments = printing.segments()
     assert b"".join(segments) == line + b"next\n"
     assert max(map(len, segments)) <= SEGMENT_BYTES_MAX
-    assert len(segments) == 3
 
 
-def test_a_progress_bar_is_shown_while_it_moves(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    shipper = LogShipper(world.repo, path)
-    path.write_bytes(b"10%\r20%\r30")
-    world.clock.sleep(2)
-    shipper.ship_when_due(JOB, 1)
-    assert _segments(world) == [b"10%\r20%\r"]
+def test_a_progress_bar_is_shown_while_it_moves(printing: Printing) -> None:
+    printing.print(b"10%\r20%\r30")
+    printing.pass_time(2)
+    assert printing.segments() == [b"10%\r20%\r"]
 
 
-def test_an_adopted_epoch_goes_on_where_the_last_one_stopped(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    shipper = LogShipper(world.repo, path)
-    path.write_bytes(b"first\n")
-    shipper.ship_rest(JOB, 1)
-    with path.open("ab") as file:
-        file.write(b"second\n")
-    shipper.ship_rest(JOB, 2)
-    assert _segments(world, 1) == [b"first\n"]
-    assert _segments(world, 2) == [b"second\n"]
+def test_an_adopted_epoch_goes_on_where_the_last_one_stopped(printing: Printing) -> None:
+    """Its offsets begin anew: nothing is missing in either."""
+    printing.print(b"first\n")
+    printing.shipper.ship_rest()
+    printing.shipper.begin_epoch(2)
+    printing.print(b"second\n")
+    assert printing.shipper.ship_rest() == LogAccount(written=7, kept=7, dropped=0)
+    assert (printing.segments(1), printing.segments(2)) == ([b"first\n"], [b"second\n"])
+    assert printing.places(2) == [SegmentPlace(0, 7)]
 
 
-def test_a_job_that_never_had_a_log_has_nothing_to_ship(world: World, tmp_path: Path) -> None:
-    shipper = LogShipper(world.repo, tmp_path / "absent")
-    world.clock.sleep(60)
-    shipper.ship_when_due(JOB, 1)
-    shipper.ship_rest(JOB, 1)
-    assert _segments(world) == []
+def test_a_job_that_never_printed_has_nothing_to_ship(printing: Printing) -> None:
+    printing.pass_time(60)
+    assert printing.shipper.ship_rest() == LogAccount(written=0, kept=0, dropped=0)
+    assert printing.segments() == []
+
+
+def test_while_it_prints_no_more_is_stored_than_the_limit(world: World, tmp_path: Path) -> None:
+    """The end can be read while the job runs, however much it has printed."""
+    printing = Printing(world, tmp_path / "log", SMALL)
+    printed = b""
+    for n in range(400):
+        line = b"line %d of many\n" % n * 20
+        printed += line
+        printing.print(line)
+        printing.pass_time(2)
+        assert sum(place.size for place in printing.places()) <= SMALL.total_bytes
+        assert printing.segments()[-1] in printed[-4_000:]
+
+
+def test_another_shipper_goes_on_where_a_dead_one_stopped(world: World, tmp_path: Path) -> None:
+    """A48: the spool is brought to the store by whoever comes next."""
+    printing = Printing(world, tmp_path / "log")
+    printing.print(b"one\ntwo\nhal")
+    printing.pass_time(2)
+    printing.print(b"f\nthree")
+    successor = Printing(world, tmp_path / "log")
+    successor.shipper.go_on()
+    assert successor.shipper.ship_rest() == LogAccount(written=18, kept=18, dropped=0)
+    assert b"".join(successor.segments()) == b"one\ntwo\nhalf\nthree"
+
+
+_numbers = itertools.count()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 900), max_size=40),
+            st.booleans(),
+        ),
+        max_size=25,
+    ),
+    newline_every=st.sampled_from([1, 3, 50]),
+)
+def test_whatever_is_printed_what_is_kept_is_exact(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[list[int], bool]],
+    newline_every: int,
+) -> None:
+    """A46: the beginning and the end, whole lines, `written = kept + dropped`; and below the
+    limit everything."""
+    printing = Printing(World(), tmp_path_factory.mktemp("spool") / "log", SMALL)
+    printed = b""
+    for sizes, ship in steps:
+        for size in sizes:
+            end = b"\n" if next(_numbers) % newline_every == 0 else b""
+            data = bytes(65 + (len(printed) + i) % 26 for i in range(size)) + end
+            printed += data
+            printing.print(data)
+        if ship:
+            printing.pass_time(2)
+    account = printing.shipper.ship_rest()
+    places, segments = printing.places(), printing.segments()
+    kept = sum(map(len, segments))
+    assert account == LogAccount(written=len(printed), kept=kept, dropped=len(printed) - kept)
+    assert kept <= SMALL.total_bytes
+    for place, segment in zip(places, segments, strict=True):
+        assert printed[place.offset : place.end] == segment
+    if len(printed) <= SMALL.total_bytes:
+        assert b"".join(segments) == printed
+    elif newline_every == 1:
+        assert printed.endswith(segments[-1])
+        assert places[0].offset == 0
+        assert kept >= SMALL.total_bytes - 4 * SMALL.piece_bytes
+        assert all(segment.endswith(b"\n") for segment in segments)

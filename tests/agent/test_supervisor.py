@@ -28,7 +28,7 @@ def fork(scene: Scene, store: Store | None = None) -> FakeProcess:
 
 
 def order(scene: Scene, supervisor: FakeProcess) -> None:
-    supervisor.channel.send({"do": "run", "entry": scene.entry.name})
+    supervisor.channel.send({"do": "run", "entry": scene.entry.name, "trial": False})
 
 
 def answers(scene: Scene, supervisor: FakeProcess) -> list[str]:
@@ -110,7 +110,7 @@ def test_an_unforeseen_error_leaves_the_note_for_the_agent(tmp_path: Path) -> No
     assert scene.clock.wait_until(lambda: supervisor.exit_code is not None, SECONDS_MAX)
     assert supervisor.exit_code == 1
     assert [note.supervisor for note in scene.folder.notes()] == [supervisor.identity]
-    assert not any(execution.process.group_alive() for execution in scene.processes.executions)
+    assert not any(execution.process.living() for execution in scene.processes.executions)
 
 
 # --- each request, each fault ---------------------------------------------------------------

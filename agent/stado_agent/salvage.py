@@ -1,0 +1,35 @@
+"""What a dead supervisor left on this host of a job's log is still brought to the store."""
+
+from __future__ import annotations
+
+import logging
+
+from stado.errors import StoreError
+from stado.jobs.repository import Repository
+from stado_agent.log_shipping import LogShipper
+from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+
+def salvage(repo: Repository, workspace: Workspace, limit: LogLimit) -> bool:
+    """Ships what is left in the spool, below the keys of the epoch that printed it, and removes
+    the workspace. Whether that is done: else it stays, to be tried again.
+
+    The supervisor and its command must be dead. A crash leaves the rest in the spool."""
+    of = workspace.find_log_epoch()
+    if of is None:
+        workspace.remove()
+        return True
+    spool = LogSpool(workspace.log, limit, repo.tasks.lock())
+    shipper = LogShipper(repo, spool, limit, of)
+    try:
+        shipper.go_on()
+        account = shipper.ship_rest()
+    except (StoreError, OSError) as error:
+        log.warning("event=salvage_delayed job=%s error=%r", of.job_id, str(error))
+        return False
+    log.info("event=log_salvaged job=%s epoch=%d bytes=%d", of.job_id, of.epoch, account.written)
+    workspace.remove()
+    return True
