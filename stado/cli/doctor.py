@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,14 +19,21 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.composition import Machine
-    from stado.jobs.health import AgentSight
+    from stado.jobs.health import AgentSight, CoordinatorSight
     from stado.jobs.repository import Repository
+    from stado.jobs.status import Row
     from stado.storage.port import Store
 
 _READ_EACH_MAX = 300
 """Documents of each folder that are read."""
 
 _NAMED_MAX = 20
+
+_SKEW_SECONDS_MAX = 60.0
+_SILENT_LEASES = 2
+"""A coordinator brings a job back after one; then something is wrong with that too."""
+
+_TOLD_WHEN_WELL = ("store", "agents", "coordinator", "queue")
 
 
 class Finding(NamedTuple):
@@ -40,9 +48,11 @@ class Finding(NamedTuple):
 @json_option
 @target_options
 def doctor(*, as_json: bool, target: Target) -> int:
-    """Check the store and who works on it: reached, readable, conditions honoured, workers.
+    """Check the store and who works on it, and say how to mend what is wrong.
 
-    Exits with 0 when all is well, with 1 when there is something to do, and says what.
+    Looks at: the store's answers, the conditions that it must honour, records, hosts, running jobs,
+    the coordinator, the queue, and this machine's clock. Exits with 0 when all is well, with 1 when
+    there is something to do. --json tells what was well, too.
     """
     from stado.cli import exits
 
@@ -80,73 +90,135 @@ def _store_findings(store: Store, machine: Machine) -> Iterator[Finding]:
     from stado.jobs.deployments import read_deployment
 
     deployment = read_deployment(store)
-    yield Finding(
-        "store",
-        f"{store.address} answers: format {deployment.format}, lease "
-        f"{deployment.lease_seconds:g} s",
-    )
+    yield Finding("store", f"{store.address} answers (lease {deployment.lease_seconds:g} s)")
+    yield clock_finding(machine.clock.now(), store.now())
     proof = prove(store, machine)
     remedy = None if proof.accepted else "move to a store that honours them: jobs may run twice"
     yield Finding("conditions", proof.text, remedy)
 
 
+def clock_finding(here: datetime, store: datetime) -> Finding:
+    """Nothing is decided by this machine's clock, but people read it, and signatures expire."""
+    from stado.cli.render import duration
+
+    ahead_seconds = (here - store).total_seconds()
+    if abs(ahead_seconds) <= _SKEW_SECONDS_MAX:
+        return Finding("clock", "this machine's clock agrees with the store's")
+    side = "ahead of" if ahead_seconds > 0 else "behind"
+    return Finding(
+        "clock",
+        f"this machine's clock is {duration(abs(ahead_seconds))} {side} the store's",
+        "set it, such as with `timedatectl set-ntp true`: no job is judged by it, but a bucket "
+        "refuses credentials of another time",
+    )
+
+
 def _work_findings(repo: Repository) -> Iterator[Finding]:
-    from stado.cli.render import plural
-    from stado.jobs.health import agents, find_coordinator, queue_paused, read_folders
-    from stado.jobs.waiting import hopeless
+    from stado.core.states import State
+    from stado.jobs.health import agents, find_coordinator
+    from stado.jobs.status import newest
+
+    yield from _record_findings(repo)
+    yield from _agent_findings(agents(repo), repo.now())
+    running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
+    yield from _running_findings(running, repo.now())
+    yield _coordinator_finding(find_coordinator(repo))
+    yield from _queue_findings(repo)
+
+
+def _record_findings(repo: Repository) -> Iterator[Finding]:
+    from stado.jobs.health import read_folders
 
     for folder, reading in read_folders(repo, limit=_READ_EACH_MAX).items():
         for error in reading.unreadable[:_NAMED_MAX]:
             yield Finding("records", str(error), "submit the job again, then remove the object")
         if len(reading.unreadable) > _NAMED_MAX:
             more = len(reading.unreadable) - _NAMED_MAX
-            yield Finding("records", f"{more} more of {folder} are unreadable", "as above")
+            yield Finding("records", f"{more:,} more of {folder} are unreadable", "as above")
         if reading.cut:
             yield Finding("records", f"of {folder} the first {_READ_EACH_MAX} were read")
-    yield from _agent_findings(agents(repo))
-    yield _coordinator_finding(find_coordinator(repo))
-    for text, job_ids in hopeless(repo).items():
-        jobs = plural(len(job_ids), "job")
-        yield Finding(
-            "queue",
-            f"{jobs} will wait for ever, such as {job_ids[0]}: {text}",
-            "stado cancel them, or start a worker that can run them",
-        )
-    if queue_paused(repo):
-        yield Finding("queue", "the queue is paused: no job starts", "stado queue resume")
-    else:
-        yield Finding("queue", "the queue is open")
 
 
-def _agent_findings(sights: list[AgentSight]) -> Iterator[Finding]:
-    from stado.cli.render import duration, plural
+def _agent_findings(sights: Sequence[AgentSight], now: datetime) -> Iterator[Finding]:
+    from stado.cli.hosts import hindrance_text, hosts_line
+    from stado.jobs.health import AgentState
 
-    if not any(sight.alive and not sight.capacity.draining for sight in sights):
-        yield Finding(
-            "agents", "no agent is at work: no job starts", "stado up, or stado agent run"
-        )
-    for sight in sights:
-        capacity = sight.capacity
-        age = duration(sight.age_seconds)
-        if capacity.stopped:
-            continue
-        if not sight.alive:
-            text = f"agent {capacity.consumer} on {capacity.host} is silent, last report {age} ago"
-            yield Finding("agents", text, f"look after {capacity.host}, or start its agent again")
-            continue
-        state = "draining" if capacity.draining else "at work"
-        runs = plural(len(capacity.jobs), "job")
+    if not any(sight.state is AgentState.WORKING for sight in sights):
         yield Finding(
             "agents",
-            f"agent {capacity.consumer} is {state} with {runs}, last report {age} ago; "
-            f"{capacity.cpu_free:g} of {capacity.cpu_total:g} cores free",
+            "no agent is at work: no job starts",
+            "`stado up` here, or `stado agent run` on a host",
         )
+    else:
+        yield Finding("agents", hosts_line(sights))
+    for sight in sights:
+        one = sight.capacity
+        if sight.state is AgentState.STALE:
+            yield _stale_finding(sight)
+        elif sight.state is AgentState.HINDERED and one.hindrance is not None:
+            yield Finding(
+                "agents",
+                f"agent {one.consumer} on {one.host} takes no jobs: "
+                f"{hindrance_text(one.hindrance, now)}",
+                f"mend it on {one.host}; the agent goes on by itself, `stado hosts` shows when",
+            )
 
 
-def _coordinator_finding(sight: Any) -> Finding:
+def _stale_finding(sight: AgentSight) -> Finding:
+    from stado.cli.render import duration, plural
+
+    one = sight.capacity
+    text = (
+        f"agent {one.consumer} on {one.host} is stale: its last report is "
+        f"{duration(sight.age_seconds)} old"
+    )
+    start = f"look after {one.host}, or start the agent there: `{_agent_run(one.consumer)}`"
+    if not one.jobs:
+        return Finding("agents", text, start)
+    such = f"with {plural(len(one.jobs), 'job')}, such as {one.jobs[0].job_id}"
+    return Finding("agents", f"{text}, {such}", f"{start}; `stado job why {one.jobs[0].job_id}`")
+
+
+def _agent_run(consumer: str) -> str:
+    import shlex
+
+    return f"stado agent run --consumer-id {shlex.quote(consumer)}"
+
+
+def _running_findings(rows: Sequence[Row], now: datetime) -> Iterator[Finding]:
+    """What a holder says that it cannot get done, and holders that are silent for long."""
+    from stado.cli.render import duration
+    from stado.cli.views import life_word, silent_seconds
+
+    for row in rows:
+        record, life = row.record, row.life
+        if record is None or record.holder is None or life is None:
+            continue
+        holder, heartbeat = record.holder, life.heartbeat
+        where = f"job {record.id} on {holder.consumer}"
+        silence = silent_seconds(record, heartbeat, now)
+        if silence > _SILENT_LEASES * holder.lease_seconds:
+            yield Finding(
+                "jobs",
+                f"{where} has given no sign of life for {duration(silence)}: its lease is "
+                f"{holder.lease_seconds:g} s",
+                "a coordinator queues it again: `stado up`, or `stado coordinator run`; "
+                f"`stado job why {record.id}`",
+            )
+        elif heartbeat is not None and heartbeat.trouble:
+            yield Finding(
+                "jobs",
+                f"{where} is {life_word(life)}: {heartbeat.trouble}",
+                f"look after {holder.host}; `stado job why {record.id}` shows whether it goes on",
+            )
+
+
+def _coordinator_finding(sight: CoordinatorSight | None) -> Finding:
     from stado.cli.render import duration
 
-    remedy = "stado up, or stado coordinator run (without one, repairs are late, nothing else)"
+    remedy = (
+        "`stado up`, or `stado coordinator run`: without one, repairs are late, and nothing else"
+    )
     if sight is None:
         return Finding("coordinator", "no coordinator has worked here", remedy)
     age = duration(sight.age_seconds)
@@ -155,6 +227,29 @@ def _coordinator_finding(sight: Any) -> Finding:
         text = f"no coordinator is at work: {sight.lease.holder} {gone}, last heard {age} ago"
         return Finding("coordinator", text, remedy)
     return Finding("coordinator", f"{sight.lease.holder} is at work, last heard {age} ago")
+
+
+def _queue_findings(repo: Repository) -> Iterator[Finding]:
+    from stado.cli.render import duration, plural
+    from stado.jobs.health import find_pause
+    from stado.jobs.waiting import hopeless
+
+    for wait, job_ids in hopeless(repo).items():
+        yield Finding(
+            "queue",
+            f"{plural(len(job_ids), 'job')} cannot start, such as {job_ids[0]}: {wait.text}",
+            f"{wait.remedy or 'start another worker'}; `stado job why {job_ids[0]}`",
+        )
+    pause = find_pause(repo)
+    if pause is None:
+        yield Finding("queue", "the queue is open")
+    else:
+        by = f" by {pause.by}" if pause.by else ""
+        yield Finding(
+            "queue",
+            f"the queue is paused{by} for {duration(pause.age_seconds)}: no job starts",
+            "`stado queue resume`",
+        )
 
 
 def _print(findings: list[Finding], *, as_json: bool) -> None:
@@ -170,8 +265,14 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
             }
         )
         return
-    for finding in findings:
-        mark = "ok  " if finding.remedy is None else "FIX "
-        render.print_line(f"{mark}  {finding.check:<11}  {finding.text}")
-        if finding.remedy is not None:
-            render.print_line(f"      {'':<11}  -> {finding.remedy}")
+    to_do = [finding for finding in findings if finding.remedy is not None]
+    for finding in to_do:
+        render.print_line(f"FIX  {finding.check:<11}  {finding.text}")
+        render.print_line(f"     {'':<11}  -> {finding.remedy}")
+    well = len(findings) - len(to_do)
+    if not to_do:
+        told = [finding.text for finding in findings if finding.check in _TOLD_WHEN_WELL]
+        render.print_line(f"all is well: {'; '.join(told)}")
+    elif well:
+        checks = "1 other check is" if well == 1 else f"{well} other checks are"
+        render.tell(f"{checks} well (--json tells them)")

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from stado.core.states import State
+
 UNLIMITED = "unlimited"
+
+_OTHER_STATE_WORDS = {"succeeded": "completed", "stopped": "cancelled", "canceled": "cancelled"}
+"""What people who come from other queues call a state."""
 
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
@@ -44,6 +51,21 @@ def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     if re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
     raise click.BadParameter(f"{value!r} must be 0 or more, or '{UNLIMITED}'.", ctx, param)
+
+
+def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[State]:
+    """Words for states, in upper or lower case."""
+    from stado.core.states import State
+
+    found = []
+    for value in values:
+        word = value.lower().replace("-", "_")
+        try:
+            found.append(State(_OTHER_STATE_WORDS.get(word, word)))
+        except ValueError:
+            known = ", ".join(state.value for state in State)
+            raise click.BadParameter(f"{value!r} is no state: {known}.", ctx, param) from None
+    return found
 
 
 def variables(

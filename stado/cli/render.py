@@ -8,29 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from stado.cli.tables import Column, table_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = 1
 """Of every JSON document that the command line prints."""
-
-_GAP = "  "
-_LAST_WIDTH_MIN = 12
-"""On a terminal too narrow for the rest, lines wrap."""
-
-
-class Column(NamedTuple):
-    """A column of a table. On a terminal `width_max` crops it; the last one takes what is left."""
-
-    title: str
-    width_max: int | None = None
-    right: bool = False
-    styles: Mapping[str, str] = {}
-    """Cell text to the style of the terminal."""
 
 
 def clean(text: str) -> str:
@@ -72,22 +60,64 @@ def stderr_is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def colour_wanted() -> bool:
+    """On stdout: a terminal's, unless somebody said no."""
+    from stado.cli.context import colour_unwanted
+
+    return stdout_is_terminal() and not colour_unwanted()
+
+
+def terminal_size() -> tuple[int, int]:
+    """Columns and lines. `COLUMNS` and `LINES` count before the terminal's own word."""
+    import shutil
+
+    size = shutil.get_terminal_size()
+    return size.columns, size.lines
+
+
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Aligned text, one row a line; on a terminal cropped to its width."""
-    cleaned = [[clean(cell) for cell in row] for row in rows]
-    if stdout_is_terminal():
-        _print_rich_table(columns, cleaned)
-    else:
-        _print_plain_table(columns, cleaned)
+    for line in clean_table_lines(columns, rows):
+        click.echo(line)
+
+
+def clean_table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    return table_lines(
+        columns,
+        [[clean(cell) for cell in row] for row in rows],
+        width=terminal_size()[0] if stdout_is_terminal() else None,
+        colour=colour_wanted(),
+    )
+
+
+def styled(text: str, style: str | None, *, bold: bool = False) -> str:
+    """In colour where that is wanted. What is cleaned comes before: this adds control codes."""
+    return click.style(text, fg=style, bold=bold) if colour_wanted() else text
+
+
+def print_styled(text: str) -> None:
+    """A line of `styled` pieces."""
+    click.echo(text)
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float) -> str:
-    """Two digits of precision are enough for people: `8s`, `5m`, `3h`, `12d`."""
-    seconds = max(0, int(seconds))
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size * (2 if unit == "d" else 1):
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    """The two largest units are enough for people: `8s`, `3m 12s`, `2h`, `12d 5h`."""
+    rest = max(0, int(seconds))
+    parts = []
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        parts.append((count, unit))
+    first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    shown = [f"{count}{unit}" for count, unit in parts[first : first + 2] if count]
+    return " ".join(shown) or "0s"
+
+
+def short_duration(seconds: float) -> str:
+    """As one word, for a cell of a table: `3m12s`."""
+    return duration(seconds).replace(" ", "")
 
 
 def size_text(size: int) -> str:
@@ -102,8 +132,8 @@ def size_text(size: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """`1 job`, `1,000 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def instant_text(instant: datetime | None) -> str | None:
@@ -116,49 +146,3 @@ def rich_console(*, stderr: bool = False) -> Console:
     from stado.cli.context import colour_unwanted
 
     return Console(stderr=stderr, highlight=False, no_color=colour_unwanted())
-
-
-def _print_plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    widths = _widths(columns, rows)
-    for row in [[column.title for column in columns], *rows]:
-        cells = map(_aligned, row, widths, columns)
-        click.echo(_GAP.join(cells).rstrip())
-
-
-def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich.text import Text
-
-    console = rich_console()
-    rows = [_cropped(row, columns) for row in rows]
-    widths = _widths(columns, rows)
-    room = console.width - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
-    widths[-1] = max(room, _LAST_WIDTH_MIN)
-    header = Text(style="bold")
-    lines = [header, *(Text() for _ in rows)]
-    for line, row in zip(lines, [[column.title for column in columns], *rows], strict=True):
-        for cell, width, column in zip(row, widths, columns, strict=True):
-            shown = _aligned(_crop(cell, width), width, column)
-            line.append(shown, style=column.styles.get(cell, "") if line is not header else "")
-            line.append(_GAP)
-        line.rstrip()
-        console.print(line, no_wrap=True, overflow="crop", crop=False, soft_wrap=True)
-
-
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
-    titles = [column.title for column in columns]
-    return [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-
-
-def _aligned(cell: str, width: int, column: Column) -> str:
-    return cell.rjust(width) if column.right else cell.ljust(width)
-
-
-def _cropped(row: Sequence[str], columns: Sequence[Column]) -> list[str]:
-    return [
-        cell if column.width_max is None else _crop(cell, column.width_max)
-        for cell, column in zip(row, columns, strict=True)
-    ]
-
-
-def _crop(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else f"{cell[: width - 1]}…"

@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from stado.cli.selectors import Selection
     from stado.core.states import State
+    from stado.jobs.health import AgentSight
     from stado.jobs.repository import Repository
     from stado.jobs.status import Listing
+    from stado.jobs.waiting import Wait
 
 _LIMIT_DEFAULT = 20
 _LIMIT_MAX = 1000
 
 
+class _Asked(NamedTuple):
+    """Which jobs are to be listed."""
+
+    filter_text: str | None
+    states: Collection[State]
+    limit: int
+
+
+class _Look(NamedTuple):
+    """What one look at the store showed."""
+
+    listing: Listing
+    selection: Selection | None
+    batch_states: Mapping[str, State]
+    """Of every job of a batch, also of those beyond the limit."""
+    hosts: Sequence[AgentSight]
+    waits: Mapping[str, Wait]
+    """Of the queued jobs in the list."""
+
+
 @click.command()
 @click.argument("filter_text", metavar="[FILTER]", required=False)
+@click.option(
+    "--state",
+    "states",
+    callback=options.states,
+    multiple=True,
+    metavar="STATE",
+    help="Only jobs in this state, such as failed (repeatable).",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, _LIMIT_MAX),
@@ -28,21 +62,60 @@ _LIMIT_MAX = 1000
     show_default=True,
     help="How many jobs to show.",
 )
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @json_option
 @target_options
-def status(*, filter_text: str | None, limit: int, as_json: bool, target: Target) -> None:
-    """List the newest jobs, whoever submitted them.
+def status(
+    *,
+    filter_text: str | None,
+    states: Collection[State],
+    limit: int,
+    watch: bool,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """List the newest jobs, whoever submitted them, and what the hosts are up to.
 
-    FILTER is a part of a job or batch id, a run id, or `last`: your newest submission.
+    FILTER is a part of a job or batch id, a run id, or `last`: your newest submission. TIME is how
+    long a job has been waiting, running, or had run.
     """
+    asked = _Asked(filter_text, states, limit)
+    if watch:
+        from stado.cli.screen import check_screen
+
+        check_screen(as_json=as_json)
     with opened_repository(target) as repo:
-        selection = _selection(repo, filter_text)
-        listing = _listing(repo, filter_text, selection, limit)
-        states = _states(repo, selection)
+        looker = _Looker(repo, asked)
+        if watch:
+            from stado.cli.screen import redraw
+
+            redraw(lambda: _frame(repo, looker.look(), asked), repo.clock)
+        look = looker.look()
         if as_json:
-            _print_json(listing, selection, states)
+            _print_json(look)
         else:
-            _print_text(repo, listing, selection, states, filter_text=filter_text)
+            _print_text(repo, look, asked)
+
+
+class _Looker:
+    """Looks at the store, once or again and again."""
+
+    def __init__(self, repo: Repository, asked: _Asked) -> None:
+        from stado.jobs.health import Fleet
+
+        self._repo = repo
+        self._asked = asked
+        self._fleet = Fleet(repo)
+        self._selection = _selection(repo, asked.filter_text)
+
+    def look(self) -> _Look:
+        """Nine listings, a read a row, one more a row that runs, and a read a host that has
+        reported anew; for a batch seven listings more."""
+        listing = _listing(self._repo, self._asked, self._selection)
+        batch = _batch_states(self._repo, self._selection)
+        hosts = self._fleet.look()
+        waits = _waits(self._repo, listing, hosts)
+        return _Look(listing, self._selection, batch, hosts, waits)
 
 
 def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
@@ -53,21 +126,20 @@ def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
     return find_selection(repo, filter_text, user=user_name())
 
 
-def _listing(
-    repo: Repository, filter_text: str | None, selection: Selection | None, limit: int
-) -> Listing:
+def _listing(repo: Repository, asked: _Asked, selection: Selection | None) -> Listing:
     from stado.jobs.status import matching, newest
 
+    limit, states = asked.limit, asked.states
     if selection is not None:
         single = len(selection.job_ids) == 1
-        return matching(repo, selection.job_ids[0] if single else selection.base_id, limit=limit)
-    if filter_text:
-        return matching(repo, filter_text.lower(), limit=limit)
-    return newest(repo, limit=limit)
+        pattern = selection.job_ids[0] if single else selection.base_id
+        return matching(repo, pattern, limit=limit, states=states)
+    if asked.filter_text:
+        return matching(repo, asked.filter_text.lower(), limit=limit, states=states)
+    return newest(repo, limit=limit, states=states)
 
 
-def _states(repo: Repository, selection: Selection | None) -> dict[str, State]:
-    """Of every job of a batch, also of those beyond the limit."""
+def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, State]:
     if selection is None or not selection.batch:
         return {}
     from stado.jobs.status import states_of
@@ -76,55 +148,120 @@ def _states(repo: Repository, selection: Selection | None) -> dict[str, State]:
     return {job_id: state for job_id, state in found.items() if job_id in selection.job_ids}
 
 
-def _print_json(listing: Listing, selection: Selection | None, states: dict[str, State]) -> None:
+def _waits(repo: Repository, listing: Listing, hosts: Sequence[AgentSight]) -> dict[str, Wait]:
+    from stado.core.ids import milliseconds
+    from stado.core.order import needs_of
+    from stado.core.states import State
+    from stado.jobs.waiting import PAUSED, why_not_let_in
+
+    now_ms = milliseconds(repo.now())
+    return {
+        row.job_id: PAUSED
+        if listing.queue_paused
+        else why_not_let_in(needs_of(row.record.spec), hosts, now_ms)
+        for row in listing.rows
+        if row.record is not None and row.state is State.QUEUED
+    }
+
+
+def _print_json(look: _Look) -> None:
+    from collections import Counter
+
     from stado.cli import render, views
     from stado.jobs.status import count_states
 
-    fields = views.listing_fields(listing)
-    if states and selection is not None:
+    fields = views.listing_fields(look.listing, look.waits)
+    fields["hosts"] = {
+        state.value: count for state, count in Counter(one.state for one in look.hosts).items()
+    }
+    if look.batch_states and look.selection is not None:
+        counts = count_states(dict(look.batch_states))
         fields["batch"] = {
-            "batch_id": selection.base_id,
-            "count": len(selection.job_ids),
-            "states": {state.value: count for state, count in count_states(states).items()},
+            "batch_id": look.selection.base_id,
+            "count": len(look.selection.job_ids),
+            "states": {state.value: count for state, count in counts.items()},
         }
     render.print_json(fields)
 
 
-def _print_text(
-    repo: Repository,
-    listing: Listing,
-    selection: Selection | None,
-    states: dict[str, State],
-    *,
-    filter_text: str | None,
-) -> None:
-    from stado.cli import render, views
+def _print_text(repo: Repository, look: _Look, asked: _Asked) -> None:
+    from stado.cli import render
 
-    if listing.rows:
-        render.print_table(*views.listing_table(listing, repo.now()))
-    else:
-        render.tell(_nothing(filter_text))
-    if states and selection is not None:
-        render.print_line()
-        render.print_line(f"batch {selection.base_id}: {views.jobs_text(len(states))}")
-        for line in views.count_lines(states.values()):
-            render.print_line(line)
-    for note in _notes(listing):
+    for line in _table(repo, look):
+        render.print_styled(line)
+    for line in _batch_lines(look):
+        render.print_line(line)
+    for note in _notes(look, asked):
         render.tell(note)
 
 
-def _nothing(filter_text: str | None) -> str:
-    if filter_text:
-        return f"no job or batch id holds {filter_text!r}, and no run is named so"
-    return "there are no jobs yet: `stado submit --run-id NAME COMMAND` queues one"
+def _frame(repo: Repository, look: _Look, asked: _Asked) -> list[str]:
+    from stado.cli.screen import wrapped
+
+    notes = [line for note in _notes(look, asked) for line in wrapped(note)]
+    return [*_table(repo, look), *_batch_lines(look), "", *notes]
 
 
-def _notes(listing: Listing) -> list[str]:
-    notes = [f"{row.job_id} cannot be read: {row.problem}" for row in listing.rows if row.problem]
+def _table(repo: Repository, look: _Look) -> list[str]:
+    from stado.cli import render, views
+
+    if not look.listing.rows:
+        return []
+    return render.clean_table_lines(*views.listing_table(look.listing, _reasons(look), repo.now()))
+
+
+def _reasons(look: _Look) -> dict[str, str]:
+    """Of queued jobs, what is theirs alone: that the queue is paused, or that nobody is at work,
+    is said once, below."""
+    alive = any(host.alive for host in look.hosts)
+    own = ("deadline_passed", "no_eligible_worker") if alive else ("deadline_passed",)
+    return {job_id: wait.code for job_id, wait in look.waits.items() if wait.code in own}
+
+
+def _batch_lines(look: _Look) -> Iterator[str]:
+    from stado.cli import views
+
+    if look.batch_states and look.selection is not None:
+        yield ""
+        yield f"batch {look.selection.base_id}: {views.jobs_text(len(look.batch_states))}"
+        yield from views.count_lines(look.batch_states.values())
+
+
+def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
+    from stado.cli import views
+    from stado.jobs.status import COUNTED_MAX
+
+    listing = look.listing
+    if not listing.rows:
+        yield _nothing(asked)
+    for row in listing.rows:
+        if row.problem:
+            yield f"{row.job_id} cannot be read: {row.problem}"
+    yield from views.trouble_lines(listing)
     if listing.more:
-        notes.append(f"there are more: these are the first {len(listing.rows)} (--limit N)")
+        yield f"there are more: these are the first {len(listing.rows):,} (--limit N)"
     if listing.search_cut:
-        notes.append("only the newest jobs were searched: type the beginning of an id")
+        yield "only the newest jobs were searched: type the beginning of an id"
+    if listing.counts:
+        yield views.counts_line(listing.counts, counted_max=COUNTED_MAX)
     if listing.queue_paused:
-        notes.append("the queue is paused, no job starts: `stado queue resume` lets it go on")
-    return notes
+        yield "the queue is paused, no job starts: `stado queue resume` lets it go on"
+    yield from _hosts_note(look)
+
+
+def _hosts_note(look: _Look) -> Iterator[str]:
+    """Nobody needs to hear of hosts where there is nothing to run."""
+    from stado.cli.hosts import NO_HOST, hosts_line
+
+    if any(host.alive for host in look.hosts):
+        yield f"{hosts_line(look.hosts)}: `stado hosts`"
+    elif look.waits:
+        yield NO_HOST
+
+
+def _nothing(asked: _Asked) -> str:
+    if asked.filter_text:
+        return f"no job or batch id holds {asked.filter_text!r}, and no run is named so"
+    if asked.states:
+        return f"no job is {' or '.join(state.value for state in asked.states)}"
+    return "there are no jobs yet: `stado submit --run-id NAME COMMAND` queues one"

@@ -7,22 +7,37 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.render import duration, instant_text, plural
-from stado.cli.views import ending_text, job_fields, wait_fields, wait_text
+from stado.cli.views import (
+    ending_text,
+    job_fields,
+    life_fields,
+    life_word,
+    running_seconds,
+    silent_seconds,
+    wait_fields,
+    wait_text,
+    waiting_seconds,
+)
+from stado.core.states import State
 
 if TYPE_CHECKING:
     from stado.core.records import Heartbeat, LateResult, Record
-    from stado.jobs.status import EpochStory, Story
+    from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
 _LABEL_WIDTH = 10
 
 
 def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
+    life = story.life
+    heartbeat = life.heartbeat if life is not None else None
     return {
         **job_fields(story.record),
+        **life_fields(life),
+        "wait_reasons": [wait.code] if wait is not None else [],
         "waiting": wait_fields(wait) if wait is not None else None,
-        "cancel_asked_by": story.cancel_asked_by,
-        "last_heard": _heartbeat_fields(story.heartbeat) if story.heartbeat else None,
+        "cancel_asked_by": life.cancel_asked_by if life is not None else None,
+        "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
         "epochs": [_epoch_fields(epoch) for epoch in story.epochs],
     }
 
@@ -32,34 +47,77 @@ def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]
     record = story.record
     yield _line("job", record.id)
     yield _line("status", _status(story, now))
+    if story.life is not None:
+        for label, text in life_lines(record, story.life, now):
+            yield _line(label, text)
     yield from _spec_lines(record)
-    yield _line("submitted", f"{_ago(record.submitted_at, now)} by {record.submitter}")
-    if story.cancel_asked_by is not None:
-        yield _line("cancel", f"asked for by {story.cancel_asked_by}")
+    yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
         yield from _epoch_lines(epoch, record, now)
     if wait is not None:
         yield _line("waits", wait_text(wait))
 
 
-def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL_WIDTH}}{text}"
+def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str, str]]:
+    """What is known of a job that runs, by label: when its holder was last heard and how long
+    its lease lasts, what it cannot get done, who wants it stopped."""
+    holder, heartbeat = record.holder, life.heartbeat
+    if holder is not None:
+        silence = silent_seconds(record, heartbeat, now)
+        what = "heard" if heartbeat is not None else "claimed, no beat yet"
+        yield (
+            "heard",
+            (
+                f"{holder.consumer} was last {what} {ago_text(_last_sign(record, life), now)}, "
+                f"{_lease_text(holder.lease_seconds, silence)}"
+            ),
+        )
+    if heartbeat is not None and heartbeat.trouble:
+        yield "trouble", heartbeat.trouble
+    if life.cancel_asked_by is not None:
+        asked_at = life.cancel_asked_at
+        when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
+        yield "cancel", f"asked for by {life.cancel_asked_by}{when}"
 
 
-def _ago(instant: datetime, now: datetime) -> str:
+def ago_text(instant: datetime, now: datetime) -> str:
+    """`2026-03-29 01:30:00+00:00 (3m 12s ago)`."""
     age = duration((now - instant).total_seconds())
     return f"{instant.isoformat(sep=' ', timespec='seconds')} ({age} ago)"
 
 
+def _last_sign(record: Record, life: Life) -> datetime:
+    if life.heartbeat is not None:
+        return life.heartbeat.at
+    assert record.holder is not None  # a running record has one
+    return record.holder.claimed_at
+
+
+def _lease_text(lease_seconds: float, silence: float) -> str:
+    left = lease_seconds - silence
+    if left > 0:
+        return f"its lease of {lease_seconds:g} s lasts {duration(left)} more"
+    return (
+        f"longer than its lease of {lease_seconds:g} s: it is queued again once a coordinator "
+        "or another agent has watched it be silent"
+    )
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{_LABEL_WIDTH}}{text}"
+
+
 def _status(story: Story, now: datetime) -> str:
-    record, heartbeat = story.record, story.heartbeat
+    record, life = story.record, story.life
     parts = [f"{record.state.value}, epoch {record.epoch}"]
+    if life is not None and life_word(life) != record.state.value:
+        parts.append(life_word(life))
+    if record.state is State.QUEUED:
+        parts.append(f"for {duration(waiting_seconds(record, now))}")
+    if life is not None:
+        parts.append(f"for {duration(running_seconds(record, life.heartbeat, now))}")
     if record.starts:
         parts.append(f"started {plural(record.starts, 'time')}")
-    if heartbeat is not None:
-        if heartbeat.phase.value != record.state.value:
-            parts.append(heartbeat.phase.value)
-        parts.append(f"last heard {duration((now - heartbeat.at).total_seconds())} ago")
     return ", ".join(parts)
 
 
@@ -93,7 +151,7 @@ def _epoch_lines(epoch: EpochStory, record: Record, now: datetime) -> Iterator[s
 def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
     claim = epoch.claim
     if claim is not None and claim.intent is None:
-        yield f"{claim.by} since {_ago(claim.at, now)}"
+        yield f"{claim.by} since {ago_text(claim.at, now)}"
         if epoch.end is None:
             yield "goes on"
     elif epoch.end is None:
@@ -104,7 +162,7 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
     if epoch.end is not None:
         ending = epoch.end.ending
         yield ending_text(ending)
-        yield f"by {ending.by} {_ago(ending.ended_at, now)}"
+        yield f"by {ending.by} {ago_text(ending.ended_at, now)}"
 
 
 def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
@@ -112,7 +170,7 @@ def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
     if late is not None:
         ended = "" if late.exit_code is None else f"exit code {late.exit_code}: "
         yield f"too late, from {late.consumer}: {ended}{late.detail}"
-        yield f"said {_ago(late.at, now)}"
+        yield f"said {ago_text(late.at, now)}"
 
 
 def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:

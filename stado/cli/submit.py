@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from stado.core.states import State
     from stado.jobs.repository import Repository
     from stado.jobs.submit import Submission
+    from stado.jobs.waiting import Wait
 
 STANDARD_INPUT = "-"
+
+_TOLD_SECONDS_MIN = 1.0
+"""What takes longer is told."""
 
 
 class Asked(NamedTuple):
@@ -103,9 +107,11 @@ def submit(
     request = _request(words, batch, Asked(**asked))
     user = user_name()
     with opened_repository(target) as repo:
+        began = repo.clock.monotonic()
         submission = _submit(repo, run_id, request, user)
+        taken_seconds = repo.clock.monotonic() - began
         if not as_json:
-            _answer(repo, submission, request, wait=wait)
+            _answer(repo, submission, request, taken_seconds=taken_seconds, wait=wait)
         if not wait:
             if as_json:
                 _print_json(submission, request, None)
@@ -174,34 +180,57 @@ def _submit(repo: Repository, run_id: str, request: Request, user: str) -> Submi
         return submit_request(repo, run_id=run_id, request=request, submitter=user)
 
 
-def _answer(repo: Repository, submission: Submission, request: Request, *, wait: bool) -> None:
+def _answer(
+    repo: Repository,
+    submission: Submission,
+    request: Request,
+    *,
+    taken_seconds: float,
+    wait: bool,
+) -> None:
+    """The ids; then for people what was done, what it waits for, and what to type next."""
     from stado.cli import render, views
 
     for job_id in submission.job_ids:
         render.print_line(job_id)
+    base = submission.base_id
     what = (
-        f"{views.jobs_text(len(submission.job_ids))} as batch {submission.base_id}"
+        f"{views.jobs_text(len(submission.job_ids))} as batch {base}"
         if request.batch
-        else f"job {submission.base_id}"
+        else f"job {base}"
     )
     said = "submitted" if submission.created else "already submitted:"
-    render.tell(f"{said} {what} (run {submission.run_id})")
-    if submission.created:
-        _warn(repo, request.shared)
+    taken = f" in {taken_seconds:.1f} s" if taken_seconds > _TOLD_SECONDS_MIN else ""
+    text = f"{said} {what} (run {submission.run_id}){taken}"
+    why = _why(repo, request.shared) if submission.created else None
+    if why is None:
+        render.tell(text)
+    else:
+        render.tell(f"{text}; {_what_happens(why, request)}")
+        if why.remedy is not None:
+            render.tell(f"to do: {why.remedy}")
     if not wait:
-        base = submission.base_id
-        following = f"status {base}" if request.batch else f"job watch {base} --follow"
+        following = f"status {base} --watch" if request.batch else f"job watch {base} --follow"
         render.tell(f"next: stado {following}")
 
 
-def _warn(repo: Repository, shared: Spec) -> None:
-    """Who waits for what will not happen by itself should know it now."""
-    from stado.cli import render, views
+def _what_happens(why: Wait, request: Request) -> str:
+    """`it starts when a worker is at work`."""
+    if why.until is None:
+        return f"{'they' if request.batch else 'it'} will not start: {why.text}"
+    return f"{'they start' if request.batch else 'it starts'} {why.until}"
+
+
+def _why(repo: Repository, shared: Spec) -> Wait | None:
+    """What keeps the jobs in the queue; None when that cannot be seen, which must not make a
+    submission fail that stands."""
+    from stado.errors import StoreError, Unreadable
     from stado.jobs.waiting import why_queued
 
-    why = why_queued(repo, shared)
-    if why.remedy is not None:
-        render.tell(f"warning: it will wait: {views.wait_text(why)}")
+    try:
+        return why_queued(repo, shared)
+    except (StoreError, Unreadable):
+        return None
 
 
 def _wait(repo: Repository, submission: Submission) -> dict[str, State]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stado.cli.render import Column, clean, duration, instant_text, plural
+from stado.cli.render import clean, instant_text, plural, short_duration
+from stado.cli.tables import Column
+from stado.core.ids import milliseconds
 from stado.core.states import State
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Record
-    from stado.jobs.status import Listing, Row
+    from stado.core.records import Ending, Heartbeat, Record
+    from stado.jobs.status import Life, Listing, Row
     from stado.jobs.waiting import Wait
 
 STATUS_STYLES: Mapping[str, str] = {
     "queued": "yellow",
+    "preparing": "cyan",
     "running": "cyan",
+    "verifying": "cyan",
+    "uploading": "cyan",
+    "stopping": "magenta",
+    "cancelling": "magenta",
+    "paused": "blue",
     "completed": "green",
     "failed": "red",
     "cancelled": "magenta",
@@ -73,53 +82,109 @@ def telling_ending(record: Record) -> Ending | None:
     return None if record.state is State.RUNNING else record.ending
 
 
-def row_fields(row: Row) -> dict[str, Any]:
-    if row.record is not None:
-        return {**job_fields(row.record), "problem": None}
-    return {"job_id": row.job_id, "status": row.state.value, "problem": row.problem}
-
-
-def listing_fields(listing: Listing) -> dict[str, Any]:
+def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
+    if row.record is None:
+        return {"job_id": row.job_id, "status": row.state.value, "problem": row.problem}
     return {
-        "jobs": [row_fields(row) for row in listing.rows],
-        "more": listing.more,
-        "search_cut": listing.search_cut,
-        "queue_paused": listing.queue_paused,
+        **job_fields(row.record),
+        **life_fields(row.life),
+        "wait_reasons": [wait.code] if wait is not None else [],
+        "problem": None,
     }
 
 
-def listing_table(listing: Listing, now: datetime) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells of a list. REASON is there only when some row has one."""
-    reasons = [_reason(row) for row in listing.rows]
+def life_fields(life: Life | None) -> dict[str, Any]:
+    """What the holder of a running job says; all null of one that does not run."""
+    heartbeat = life.heartbeat if life is not None else None
+    return {
+        "phase": heartbeat.phase.value if heartbeat else None,
+        "trouble": heartbeat.trouble if heartbeat else None,
+        "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
+    }
+
+
+def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any]:
+    return {
+        "jobs": [row_fields(row, waits.get(row.job_id)) for row in listing.rows],
+        "more": listing.more,
+        "search_cut": listing.search_cut,
+        "queue_paused": listing.queue_paused,
+        "counts": {state.value: count for state, count in _ordered(listing.counts).items()},
+    }
+
+
+def listing_table(
+    listing: Listing, reasons: Mapping[str, str], now: datetime
+) -> tuple[list[Column], list[list[str]]]:
+    """The columns and cells of a list. `reasons`: of queued jobs, by id. REASON is there only
+    when some row has one."""
+    told = [_reason(row, now) or reasons.get(row.job_id, "") for row in listing.rows]
     columns = [
         Column("JOB"),
         Column("STATUS", styles=STATUS_STYLES),
-        Column("AGE", right=True),
-        Column("RUN", width_max=14),
-        Column("REASON", width_max=14),
+        Column("AGE", right=True, expendable=True),
+        Column("TIME", right=True),
+        Column("RUN", width_max=20),
+        Column("REASON", width_max=26),
         Column("COMMAND"),
     ]
     cells = [
-        [row.job_id, row.state.value, *_row_cells(row, reason, now)]
-        for row, reason in zip(listing.rows, reasons, strict=True)
+        [row.job_id, _status_word(row), *_row_cells(row, reason, now)]
+        for row, reason in zip(listing.rows, told, strict=True)
     ]
-    if not any(reasons):
-        del columns[4]
+    if not any(told):
+        del columns[5]
         for row in cells:
-            del row[4]
+            del row[5]
     return columns, cells
+
+
+def life_word(life: Life | None) -> str:
+    """What a running job is doing, in a word: `running`, `uploading`, `cancelling`."""
+    from stado.core.records import Phase
+
+    if life is None or life.heartbeat is None:
+        return Phase.PREPARING.value
+    if life.heartbeat.phase is Phase.STOPPING and life.cancel_asked_by is not None:
+        return "cancelling"
+    return life.heartbeat.phase.value
+
+
+def silent_seconds(record: Record, heartbeat: Heartbeat | None, now: datetime) -> float:
+    """Since the last sign of life of a running job: a beat, or else the claim."""
+    if heartbeat is not None:
+        return max(0.0, (now - heartbeat.at).total_seconds())
+    claimed_at = record.holder.claimed_at if record.holder is not None else now
+    return max(0.0, (now - claimed_at).total_seconds())
+
+
+def trouble_lines(listing: Listing) -> list[str]:
+    """What the holders of jobs in this list cannot get done."""
+    return [
+        f"{row.job_id} is {life_word(row.life)}: {row.life.heartbeat.trouble}"
+        for row in listing.rows
+        if row.life is not None and row.life.heartbeat is not None and row.life.heartbeat.trouble
+    ]
+
+
+def counts_line(counts: Mapping[State, int], *, counted_max: int) -> str:
+    """`5 queued, 2 running, 1,000+ completed`."""
+    return ", ".join(
+        f"{count:,}{'+' if count >= counted_max else ''} {state.value}"
+        for state, count in _ordered(counts).items()
+    )
 
 
 def count_lines(states: Iterable[State]) -> list[str]:
     """A line for each state that occurs: `completed  20`."""
     counts = _counts(states)
-    width = max((len(str(count)) for count in counts.values()), default=1)
-    return [f"{state.value:<9}  {count:>{width}}" for state, count in counts.items()]
+    width = max((len(f"{count:,}") for count in counts.values()), default=1)
+    return [f"{state.value:<9}  {count:>{width},}" for state, count in counts.items()]
 
 
 def count_text(states: Iterable[State]) -> str:
     """`2 queued, 1 running, 21 completed`."""
-    return ", ".join(f"{count} {state.value}" for state, count in _counts(states).items())
+    return ", ".join(f"{count:,} {state.value}" for state, count in _counts(states).items())
 
 
 def outcome_text(record: Record) -> str:
@@ -169,13 +234,22 @@ def _exit_text(ending: Ending) -> str:
 
 
 def _counts(states: Iterable[State]) -> dict[State, int]:
-    found = list(states)
-    return {state: found.count(state) for state in _SUMMARY_ORDER if state in found}
+    return _ordered(Counter(states))
 
 
-def _reason(row: Row) -> str:
+def _ordered(counts: Mapping[State, int]) -> dict[State, int]:
+    return {state: counts[state] for state in _SUMMARY_ORDER if counts.get(state)}
+
+
+def _status_word(row: Row) -> str:
+    return life_word(row.life) if row.life is not None else row.state.value
+
+
+def _reason(row: Row, now: datetime) -> str:
     if row.record is None:
         return "unreadable"
+    if row.life is not None:
+        return _running_reason(row.record, row.life, now)
     ending = telling_ending(row.record)
     if ending is None or ending.reason is None:
         return ""
@@ -183,9 +257,44 @@ def _reason(row: Row) -> str:
     return f"{ending.reason.value} {code}" if code else ending.reason.value
 
 
+def _running_reason(record: Record, life: Life, now: datetime) -> str:
+    silence = silent_seconds(record, life.heartbeat, now)
+    if record.holder is not None and silence > record.holder.lease_seconds:
+        return f"silent {short_duration(silence)}"
+    return "trouble" if life.heartbeat is not None and life.heartbeat.trouble else ""
+
+
 def _row_cells(row: Row, reason: str, now: datetime) -> list[str]:
     if row.record is None:
-        return ["", "", reason, row.problem or ""]
+        return ["", "", "", reason, row.problem or ""]
     record = row.record
-    age = duration((now - record.submitted_at).total_seconds())
-    return [age, record.run_id, reason, record.spec.command]
+    age = short_duration((now - record.submitted_at).total_seconds())
+    return [age, _time(record, row.life, now), record.run_id, reason, record.spec.command]
+
+
+def _time(record: Record, life: Life | None, now: datetime) -> str:
+    """How long it has been waiting, or running, or had run."""
+    if record.state is State.QUEUED:
+        return short_duration(waiting_seconds(record, now))
+    ending = record.ending
+    if record.state is State.RUNNING:
+        heartbeat = life.heartbeat if life is not None else None
+        return short_duration(running_seconds(record, heartbeat, now))
+    if ending is None or ending.started_at is None:
+        return ""
+    return short_duration((ending.ended_at - ending.started_at).total_seconds())
+
+
+def waiting_seconds(record: Record, now: datetime) -> float:
+    """Of a queued job: since it was queued, or since the epoch before ended."""
+    queued = (milliseconds(now) - record.queued_ms) / 1000
+    if record.ending is None:
+        return queued
+    return min(queued, (now - record.ending.ended_at).total_seconds())
+
+
+def running_seconds(record: Record, heartbeat: Heartbeat | None, now: datetime) -> float:
+    """Of a running job: since its command was started, or else since the claim."""
+    if heartbeat is not None and heartbeat.started_at is not None:
+        return (now - heartbeat.started_at).total_seconds()
+    return (now - record.holder.claimed_at).total_seconds() if record.holder is not None else 0.0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 
 from stado.core import keys
 from stado.core.documents import Document, decode
@@ -14,11 +16,22 @@ from stado.core.ids import is_job_id
 from stado.core.records import Capacity, CoordinatorLease, Record, RunRecord
 from stado.core.states import State
 from stado.errors import NotFound, Unreadable
-from stado.jobs.repository import PARALLEL_REQUESTS, Repository
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry
 
 AGENTS_MAX = 1000
 _SILENT_BROADCASTS = 3
+
+
+class AgentState(StrEnum):
+    """What may be expected of an agent. Only one that works takes jobs."""
+
+    WORKING = "working"
+    DRAINING = "draining"
+    HINDERED = "hindered"
+    STALE = "stale"
+    """It is late by three reports: it may be gone, and its host too."""
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,16 @@ class AgentSight:
         """Whether it may still be there: it has not left, and is not late by three reports."""
         silent_seconds = _SILENT_BROADCASTS * self.capacity.broadcast_seconds
         return not self.capacity.stopped and self.age_seconds <= silent_seconds
+
+    @property
+    def state(self) -> AgentState:
+        if self.capacity.stopped:
+            return AgentState.STOPPED
+        if not self.alive:
+            return AgentState.STALE
+        if self.capacity.draining:
+            return AgentState.DRAINING
+        return AgentState.WORKING if self.capacity.hindrance is None else AgentState.HINDERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +82,48 @@ class Reading:
 
 def agents(repo: Repository) -> list[AgentSight]:
     """One listing and a read an agent, at most 1,000. Unreadable reports are left out."""
-    now = repo.now()
+    return Fleet(repo).look()
 
-    def look(entry: Entry) -> AgentSight | None:
+
+class Fleet:
+    """The agents, for whoever looks again and again: a report that has not changed is not read a
+    second time."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._known: dict[str, Stored[Capacity]] = {}
+        self.unreadable: list[Unreadable] = []
+        """Reports that the last look had to leave out."""
+
+    def look(self) -> list[AgentSight]:
+        """One listing and a read for each report that is new, of at most 1,000."""
+        now = self._repo.now()
+        entries = self._repo.store.list(keys.CAPACITY, limit=AGENTS_MAX)
+        looks = self._repo.tasks.map(self._read, entries, limit=PARALLEL_REQUESTS)
+        self.unreadable = [found for found in looks if isinstance(found, Unreadable)]
+        self._known = {
+            entry.key: found
+            for entry, found in zip(entries, looks, strict=True)
+            if isinstance(found, Stored)
+        }
+        return [
+            AgentSight(self._known[entry.key].value, _age_seconds(entry, now))
+            for entry in entries
+            if entry.key in self._known
+        ]
+
+    def _read(self, entry: Entry) -> Stored[Capacity] | Unreadable | None:
+        known = self._known.get(entry.key)
+        if known is not None and known.version == entry.version:
+            return known
         try:
-            found = repo.find(Capacity, entry.key)
-        except Unreadable:
-            return None
-        age_seconds = (now - entry.modified_at).total_seconds()
-        return AgentSight(found.value, max(0.0, age_seconds)) if found is not None else None
+            return self._repo.find(Capacity, entry.key)
+        except Unreadable as error:
+            return error
 
-    entries = repo.store.list(keys.CAPACITY, limit=AGENTS_MAX)
-    sights = repo.tasks.map(look, entries, limit=PARALLEL_REQUESTS)
-    return [sight for sight in sights if sight is not None]
+
+def _age_seconds(entry: Entry, now: datetime) -> float:
+    return max(0.0, (now - entry.modified_at).total_seconds())
 
 
 def find_coordinator(repo: Repository) -> CoordinatorSight | None:
@@ -81,7 +133,7 @@ def find_coordinator(repo: Repository) -> CoordinatorSight | None:
         lease = repo.read(CoordinatorLease, keys.COORDINATOR_LEASE).value
     except NotFound:
         return None
-    return CoordinatorSight(lease, max(0.0, (repo.now() - entry.modified_at).total_seconds()))
+    return CoordinatorSight(lease, _age_seconds(entry, repo.now()))
 
 
 def read_folders(repo: Repository, *, limit: int) -> dict[str, Reading]:
@@ -90,8 +142,27 @@ def read_folders(repo: Repository, *, limit: int) -> dict[str, Reading]:
     return {folder: _read_folder(repo, folder, kind, limit) for folder, kind in _kinds().items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """That the whole queue is held back."""
+
+    by: str
+    age_seconds: float
+
+
 def queue_paused(repo: Repository) -> bool:
+    """One listing."""
     return any(entry.key == keys.QUEUE_PAUSED for entry in repo.store.list(keys.READY, limit=1))
+
+
+def find_pause(repo: Repository) -> Pause | None:
+    """None while the queue goes on. Two requests."""
+    try:
+        entry = repo.store.head(keys.QUEUE_PAUSED)
+        by = repo.store.get(keys.QUEUE_PAUSED).data.decode(errors="replace")
+    except NotFound:
+        return None
+    return Pause(by, _age_seconds(entry, repo.now()))
 
 
 def _kinds() -> Mapping[str, type[Document]]:

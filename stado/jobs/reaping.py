@@ -142,6 +142,14 @@ def _version(seen: Stored[Heartbeat] | Entry | None) -> Version | None:
     return seen.version if seen is not None else None
 
 
+def _silence_text(look: _Look, last: Stored[Heartbeat] | None, silent_seconds: float) -> str:
+    """Who was silent, for how long, and the last proof of life that people can look for."""
+    text = f"worker {look.consumer} was not heard for {silent_seconds:.0f} s"
+    if last is None or last.value.epoch != look.record.epoch or last.value.sealed:
+        return text
+    return f"{text}, its last beat was at {last.value.at.isoformat(timespec='seconds')}"
+
+
 def _seals(heartbeat: Heartbeat, record: Record) -> bool:
     """Whether somebody sealed this epoch, and died before the verdict."""
     return heartbeat.sealed and heartbeat.epoch == record.epoch
@@ -389,7 +397,7 @@ class Reaper:
             started_at=seal.started_at,
             by=self._by,
             reason=Reason.LEASE_EXPIRED,
-            detail=f"worker {look.consumer} was not heard for {silent_seconds:.0f} s",
+            detail=_silence_text(look, last, silent_seconds),
         )
         cell, _ = give_verdict(self._repo, look.record, ending)
         settle(self._repo, look.job_id, look.record.epoch)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from stado.core import ids, keys
-from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Record
+from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Phase, Record
 from stado.core.states import State, projection_rank
 from stado.errors import Ambiguous, NotFound, Unreadable
 from stado.jobs.finding import find_job
@@ -22,6 +23,20 @@ SEARCH_PAGES_MAX = 20
 """Listing pages of each prefix that a search by substring looks through."""
 
 
+COUNTED_MAX = LIST_LIMIT_MAX
+"""Jobs of each state that a list counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What is known of an epoch that runs."""
+
+    heartbeat: Heartbeat | None
+    """None until the holder's first beat."""
+    cancel_asked_by: str | None = None
+    cancel_asked_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A job in a list. `record` is None when it cannot be read; `problem` says why."""
@@ -30,6 +45,8 @@ class Row:
     state: State
     record: Record | None
     problem: str | None = None
+    life: Life | None = None
+    """Of a job that runs. Whether a cancel was asked for is looked up once its holder stops it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,8 @@ class Listing:
     queue_paused: bool
     search_cut: bool = False
     """Whether a search gave up before it had seen every job."""
+    counts: dict[State, int] = field(default_factory=dict)
+    """Jobs by state, at most `COUNTED_MAX` of each; empty for a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +83,32 @@ class _Names:
         for key in page.keys:
             self.states.setdefault(keys.job_of_record(key), []).append(state)
 
+    def only(self, wanted: Collection[State]) -> _Names:
+        """Those that show one of these states; all when none is named."""
+        if not wanted:
+            return self
+        kept = {job: states for job, states in self.states.items() if _shown(states) in wanted}
+        return _Names(kept, self.cut)
 
-def newest(repo: Repository, *, limit: int) -> Listing:
-    """The newest jobs. Requests: 8 listings and one read a row, whatever the history."""
-    names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", limit + 1))
-    return _rows(repo, names, limit, paused)
+
+def newest(repo: Repository, *, limit: int, states: Collection[State] = ()) -> Listing:
+    """The newest jobs, of these states if any are named. Requests: 8 listings, a read a row and
+    one more a row that runs, whatever the history."""
+    names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", COUNTED_MAX))
+    counts = Counter(_shown(found) for found in names.states.values())
+    return _rows(repo, names.only(states), limit, paused, dict(counts))
 
 
-def matching(repo: Repository, pattern: str, *, limit: int) -> Listing:
-    """The newest jobs whose id (or batch id) contains `pattern`."""
+def matching(
+    repo: Repository, pattern: str, *, limit: int, states: Collection[State] = ()
+) -> Listing:
+    """The newest jobs whose id (or batch id) contains `pattern`, of these states if any are
+    named."""
     if ids.BASE_PATTERN.match(pattern):
         names, paused = _list_all(repo, lambda state: _head_of(repo, state, pattern, limit + 1))
     else:
         names, paused = _list_all(repo, lambda state: _search(repo, state, pattern, limit + 1))
-    return _rows(repo, names, limit, paused)
+    return _rows(repo, names.only(states), limit, paused, {})
 
 
 def states_of(repo: Repository, base_id: str) -> dict[str, State]:
@@ -129,7 +160,9 @@ def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:
     return _Page(found)
 
 
-def _rows(repo: Repository, names: _Names, limit: int, paused: bool) -> Listing:
+def _rows(
+    repo: Repository, names: _Names, limit: int, paused: bool, counts: dict[State, int]
+) -> Listing:
     chosen = sorted(names.states)[:limit]
     rows = repo.tasks.map(
         lambda job_id: _row(repo, job_id, names.states[job_id]), chosen, limit=PARALLEL_REQUESTS
@@ -139,19 +172,36 @@ def _rows(repo: Repository, names: _Names, limit: int, paused: bool) -> Listing:
         more=len(names.states) > limit,
         queue_paused=paused,
         search_cut=names.cut,
+        counts=counts,
     )
 
 
 def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
     try:
-        if len(states) == 1:
-            stored = repo.find_record(states[0], job_id)
-            if stored is not None:
-                return Row(job_id, states[0], stored.value)
-        found = find_job(repo, job_id)
+        record = _record_of(repo, job_id, states)
+        if record is None:
+            return None
+        life = _life_in_list(repo, record) if record.state is State.RUNNING else None
     except (Unreadable, Ambiguous) as error:
         return Row(job_id, _shown(states), None, str(error))
-    return Row(job_id, found.state, found.record) if found is not None else None
+    return Row(job_id, record.state, record, life=life)
+
+
+def _record_of(repo: Repository, job_id: str, states: list[State]) -> Record | None:
+    if len(states) == 1:
+        stored = repo.find_record(states[0], job_id)
+        if stored is not None:
+            return stored.value
+    found = find_job(repo, job_id)
+    return found.record if found is not None else None
+
+
+def _life_in_list(repo: Repository, record: Record) -> Life:
+    """One read; another of a job that is being stopped, to say why."""
+    heartbeat = _own_heartbeat(repo, record)
+    if heartbeat is None or heartbeat.phase is not Phase.STOPPING:
+        return Life(heartbeat)
+    return _with_asks(repo, record, heartbeat)
 
 
 def _shown(states: list[State]) -> State:
@@ -176,9 +226,8 @@ class Story:
     """Everything that the store tells of one job."""
 
     record: Record
-    heartbeat: Heartbeat | None
+    life: Life | None
     """Of the present epoch, while it runs."""
-    cancel_asked_by: str | None
     epochs: list[EpochStory]
 
 
@@ -189,18 +238,31 @@ def story(repo: Repository, job_id: str) -> Story:
         raise NotFound(job_id, "there is no such job")
     record = found.record
     epochs = sorted(found.cells.claims | found.cells.ends | {record.epoch})
-    heartbeat = repo.find_heartbeat(job_id) if record.state is State.RUNNING else None
-    asks = repo.find_asks(job_id, record.epoch) if record.state is State.RUNNING else None
     return Story(
         record=record,
-        heartbeat=heartbeat.value
-        if heartbeat is not None and heartbeat.value.epoch == record.epoch
-        else None,
-        cancel_asked_by=asks.value.cancel_by if asks is not None else None,
+        life=life_of(repo, record) if record.state is State.RUNNING else None,
         epochs=repo.tasks.map(
             lambda epoch: _epoch_story(repo, job_id, epoch), epochs, limit=PARALLEL_REQUESTS
         ),
     )
+
+
+def life_of(repo: Repository, record: Record) -> Life:
+    """Of a job that runs. Two reads."""
+    return _with_asks(repo, record, _own_heartbeat(repo, record))
+
+
+def _own_heartbeat(repo: Repository, record: Record) -> Heartbeat | None:
+    """The heartbeat, if it is one of the record's epoch. One read."""
+    found = repo.find_heartbeat(record.id)
+    return found.value if found is not None and found.value.epoch == record.epoch else None
+
+
+def _with_asks(repo: Repository, record: Record, heartbeat: Heartbeat | None) -> Life:
+    asks = repo.find_asks(record.id, record.epoch)
+    if asks is None or not asks.value.cancel:
+        return Life(heartbeat)
+    return Life(heartbeat, asks.value.cancel_by, asks.value.cancel_at)
 
 
 def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:
@@ -222,20 +284,12 @@ class Matches:
 
     job_ids: list[str]
     cut: bool
+    states: dict[str, State] = field(default_factory=dict)
 
 
 def near_matches(repo: Repository, text: str, *, limit: int) -> Matches:
     """The jobs whose ids contain `text`: what a part of an id, or an unknown one, may mean."""
     names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit + 1))
-    return Matches(sorted(names.states)[:limit], names.cut or len(names.states) > limit)
-
-
-def newest_base_of(repo: Repository, user: str) -> str | None:
-    """The base id of a user's newest submission: they sort newest first. One listing."""
-    newest = repo.store.list(keys.by_user_folder(user), limit=1)
-    return newest[0].key.rpartition("/")[2] if newest else None
-
-
-def some_run_ids(repo: Repository) -> set[str]:
-    """The first thousand run ids: what an unknown name may have meant. One listing."""
-    return {keys.job_of_record(entry.key) for entry in repo.store.list(keys.RUNS)}
+    chosen = sorted(names.states)[:limit]
+    states = {job_id: _shown(names.states[job_id]) for job_id in chosen}
+    return Matches(chosen, names.cut or len(names.states) > limit, states)

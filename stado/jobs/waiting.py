@@ -6,16 +6,23 @@ last said of themselves.
 
 from __future__ import annotations
 
+import bisect
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from stado.core.admission import Offer, Refusal, admit
+from stado.core.admission import Offer, admit
 from stado.core.ids import milliseconds
-from stado.core.order import Needs, needs_of
-from stado.core.records import Capacity
+from stado.core.order import Needs, entry_name, needs_of
+from stado.core.records import Capacity, Record
 from stado.core.spec import Spec
-from stado.jobs.health import AgentSight, agents, queue_paused
-from stado.jobs.queue_index import read_page
+from stado.jobs.health import AgentSight, AgentState, agents, queue_paused
+from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
+
+_NAMED_MAX = 3
+"""Workers, or hindrances, that a sentence names before it says how many more there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,68 +32,329 @@ class Wait:
     code: str
     text: str
     remedy: str | None = None
+    until: str | None = None
+    """What the job starts upon: `when a worker has room`. None: it never does."""
+
+
+class GateName(StrEnum):
+    """What a queued job has to pass, in this order."""
+
+    QUEUE = "queue"
+    DEADLINE = "deadline"
+    PLACE = "place"
+    WORKERS = "workers"
+    SIZE = "size"
+    READY = "ready"
+    ROOM = "room"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What stands between a job and its start. `wait` is there when it is closed."""
+
+    name: GateName
+    text: str
+    wait: Wait | None = None
+
+
+class Cause(StrEnum):
+    """Why a host does not take a job now."""
+
+    STOPPED = "stopped"
+    STALE = "stale"
+    TOO_SMALL = "too_small"
+    DRAINING = "draining"
+    HINDERED = "hindered"
+    FULL = "full"
+    NONE = "has_room"
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """An agent, and what it is to one job."""
+
+    sight: AgentSight
+    cause: Cause
+
+    @property
+    def capacity(self) -> Capacity:
+        return self.sight.capacity
+
+    @property
+    def cause_code(self) -> str:
+        """The cause; of a hindered agent the code of what hinders it."""
+        hindrance = self.capacity.hindrance
+        return (
+            self.cause if hindrance is None or self.cause is not Cause.HINDERED else hindrance.code
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How many jobs stand before one in the order of the queue."""
+
+    count: int
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that there is to say of a job's wait."""
+
+    wait: Wait
+    gates: list[Gate]
+    """In order. What a closed one makes meaningless is left out."""
+    hosts: list[HostView]
+    ahead: Ahead | None
+    """None when the job has no place in the order (its gate says so)."""
 
 
 def why_queued(repo: Repository, spec: Spec) -> Wait:
     """Of a queued job with this spec. Two listings and a read an agent."""
     if queue_paused(repo):
-        return Wait("queue_paused", "the queue is paused", "`stado queue resume` lets it go on")
-    return _why_not_let_in(needs_of(spec), agents(repo), milliseconds(repo.now()))
+        return PAUSED
+    return why_not_let_in(needs_of(spec), agents(repo), milliseconds(repo.now()))
 
 
-def hopeless(repo: Repository) -> dict[str, list[str]]:
-    """Of the head of the queue (a thousand jobs), those that no worker which is there will ever
-    start: the reason to their ids. Two listings and a read an agent."""
+def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int) -> Wait:
+    """What keeps a job with these needs from starting while the queue is open."""
+    return _first_closed(_needs_gates(needs, views(needs, seen), now_ms))
+
+
+def explain(repo: Repository, record: Record) -> Explanation:
+    """Of a queued job. Two listings (a thousand names of the queue) and a read an agent."""
+    needs = needs_of(record.spec)
+    page = read_page(repo)
+    hosts = views(needs, agents(repo))
+    ahead = _ahead(page, entry_name(record))
+    deadline, *rest = _needs_gates(needs, hosts, milliseconds(repo.now()))
+    place = [_PLACE_MISSING] if ahead is None else []
+    gates = [_queue_gate(page.paused), deadline, *place, *rest]
+    return Explanation(_first_closed(gates), gates, hosts, ahead)
+
+
+def hopeless(repo: Repository) -> dict[Wait, list[str]]:
+    """Of the head of the queue (a thousand jobs), those that no worker which is there will start
+    as things are: why, to their ids. Two listings and a read an agent."""
     seen, now_ms = agents(repo), milliseconds(repo.now())
-    found: dict[str, list[str]] = {}
+    found: dict[Wait, list[str]] = {}
     if not any(sight.alive for sight in seen):
         return found
+    waits: dict[Needs, Wait] = {}
     for entry in read_page(repo).entries:
-        wait = _why_not_let_in(entry.needs, seen, now_ms)
+        if entry.needs not in waits:
+            waits[entry.needs] = why_not_let_in(entry.needs, seen, now_ms)
+        wait = waits[entry.needs]
         if wait.code in ("deadline_passed", "no_eligible_worker"):
-            found.setdefault(wait.text, []).append(entry.job_id)
+            found.setdefault(wait, []).append(entry.job_id)
     return found
 
 
-def _why_not_let_in(needs: Needs, seen: list[AgentSight], now_ms: int) -> Wait:
-    refusal = admit(needs, Offer(needs.cpu_milli, needs.memory_mib), now_ms=now_ms)
-    if refusal is not None:
-        return Wait(refusal.code, refusal.text, "cancel it, and submit it again with a later one")
-    working = [sight.capacity for sight in seen if sight.alive and not sight.capacity.draining]
-    if not working:
-        return Wait(
-            "no_eligible_worker",
-            "no worker is at work" if not seen else "no worker is at work now",
-            "`stado up` here, or `stado agent run` on a host, starts one",
-        )
-    refusals = [admit(needs, _total(one), now_ms=now_ms) for one in working]
-    if all(refusals):
-        return _too_large(needs, working, refusals)
-    free = [admit(needs, _free(one), now_ms=now_ms) for one in working]
-    if all(free):
-        return Wait("waiting_capacity", f"{_workers(working)} busy: it waits for room")
-    return Wait("starting", "a worker has room for it: it should start in a moment")
+def views(needs: Needs, seen: Sequence[AgentSight]) -> list[HostView]:
+    """What each agent is to a job with these needs."""
+    return [HostView(sight, _cause(needs, sight)) for sight in seen]
 
 
-def _too_large(needs: Needs, working: list[Capacity], refusals: list[Refusal | None]) -> Wait:
-    cores = max(one.cpu_total for one in working)
-    memory = max(one.memory_total_gb for one in working)
-    return Wait(
-        "no_eligible_worker",
-        f"it needs {needs.cpu_milli / 1000:g} cores and {needs.memory_mib / 1024:g} GiB, and no "
-        f"worker is so large: of {len(refusals)} at work the largest has {cores:g} cores, "
-        f"the largest memory is {memory:.1f} GiB",
-        "start a larger worker, or submit it with less",
+def causes_text(hosts: Sequence[HostView]) -> str:
+    """`3 hosts: 1 draining, 1 disk full, 1 too small`."""
+    counts = ", ".join(
+        f"{count} {cause.replace('_', ' ')}" for cause, count in count_causes(hosts).items()
     )
+    return f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}: {counts}"
 
 
-def _workers(working: list[Capacity]) -> str:
-    return f"{working[0].consumer} is" if len(working) == 1 else f"all {len(working)} workers are"
+def count_causes(hosts: Sequence[HostView]) -> dict[str, int]:
+    """By cause, the most frequent first."""
+    return dict(Counter(str(view.cause_code) for view in hosts).most_common())
 
 
-def _total(capacity: Capacity) -> Offer:
-    return Offer(round(capacity.cpu_total * 1000), round(capacity.memory_total_gb * 1024))
+# --- the gates ----------------------------------------------------------------------------
+
+PAUSED = Wait(
+    "queue_paused",
+    "the queue is paused",
+    "`stado queue resume` lets it go on",
+    "when the queue is resumed",
+)
+_PLACE_MISSING = Gate(
+    GateName.PLACE,
+    "it has no place in the order of the queue",
+    Wait(
+        "place_missing",
+        "it has no place in the order of the queue yet",
+        "a coordinator gives it one with its next look: `stado up`, or `stado coordinator run`",
+        "when its place in the queue is repaired",
+    ),
+)
+_STARTING = Wait(
+    "starting",
+    "a worker has room for it: it should start in a moment",
+    until="in a moment: a worker has room for it",
+)
 
 
-def _free(capacity: Capacity) -> Offer:
-    return Offer(round(capacity.cpu_free * 1000), round(capacity.memory_free_gb * 1024))
+def _first_closed(gates: Sequence[Gate]) -> Wait:
+    return next((gate.wait for gate in gates if gate.wait is not None), _STARTING)
+
+
+def _queue_gate(paused: bool) -> Gate:
+    if paused:
+        return Gate(GateName.QUEUE, PAUSED.text, PAUSED)
+    return Gate(GateName.QUEUE, "the queue is open")
+
+
+def _needs_gates(needs: Needs, hosts: Sequence[HostView], now_ms: int) -> list[Gate]:
+    """The deadline's gate, then those of the workers up to the first that is closed."""
+    gates = [_deadline_gate(needs, now_ms)]
+    for gate in _worker_gates(needs, hosts):
+        gates.append(gate)
+        if gate.wait is not None:
+            break
+    return gates
+
+
+def _deadline_gate(needs: Needs, now_ms: int) -> Gate:
+    refusal = admit(needs, Offer(needs.cpu_milli, needs.memory_mib), now_ms=now_ms)
+    if refusal is None:
+        stated = needs.deadline_ms is not None
+        return Gate(
+            GateName.DEADLINE, "its deadline has not passed" if stated else "it has no deadline"
+        )
+    wait = Wait(refusal.code, refusal.text, "cancel it, and submit it again with a later one")
+    return Gate(GateName.DEADLINE, "its deadline has passed", wait)
+
+
+def _worker_gates(needs: Needs, hosts: Sequence[HostView]) -> Iterator[Gate]:
+    present = [view for view in hosts if view.sight.alive]
+    yield _presence_gate(hosts, present)
+    large = [view for view in present if view.cause is not Cause.TOO_SMALL]
+    yield _size_gate(needs, present, large)
+    ready = [view for view in large if view.cause in (Cause.FULL, Cause.NONE)]
+    yield _ready_gate(hosts, large, ready)
+    yield _room_gate(needs, ready)
+
+
+def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView]) -> Gate:
+    if present:
+        return Gate(GateName.WORKERS, f"{_workers(len(present), 'is', 'are')} there")
+    wait = Wait(
+        "no_eligible_worker",
+        f"no worker is at work now ({causes_text(hosts)})" if hosts else "no worker is at work",
+        "`stado up` here, or `stado agent run` on a host, starts one",
+        "when a worker is at work",
+    )
+    return Gate(GateName.WORKERS, wait.text, wait)
+
+
+def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostView]) -> Gate:
+    needed = _needed(needs)
+    if large:
+        return Gate(
+            GateName.SIZE, f"it needs {needed}: {len(large)} of {len(present)} have as much"
+        )
+    capacities = [view.capacity for view in present]
+    cores = max(one.cpu_total for one in capacities)
+    memory = max(one.memory_total_gb for one in capacities)
+    text = (
+        f"it needs {needed}, and no worker is so large: of {len(present)} at work the largest "
+        f"has {_cores(cores)}, the largest memory is {memory:.1f} GiB"
+    )
+    wait = Wait(
+        "no_eligible_worker",
+        text,
+        "start a larger worker, or submit it with less",
+        f"when there is a larger worker: {text}",
+    )
+    return Gate(GateName.SIZE, wait.text, wait)
+
+
+def _ready_gate(
+    hosts: Sequence[HostView], large: Sequence[HostView], ready: Sequence[HostView]
+) -> Gate:
+    if ready:
+        return Gate(GateName.READY, f"{len(ready)} of {len(large)} take jobs")
+    hindered = [
+        f"{view.capacity.consumer}: {view.capacity.hindrance.detail}"
+        for view in large
+        if view.cause is Cause.HINDERED and view.capacity.hindrance is not None
+    ]
+    text = f"no worker that is large enough takes jobs now ({causes_text(hosts)})"
+    wait = Wait(
+        "no_eligible_worker",
+        text,
+        _listed(hindered) if hindered else "start another: `stado up`, or `stado agent run`",
+        f"when a worker takes jobs again: {text}",
+    )
+    return Gate(GateName.READY, wait.text, wait)
+
+
+def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
+    free = [view for view in ready if view.cause is Cause.NONE]
+    if free:
+        names = _listed([view.capacity.consumer for view in free])
+        return Gate(GateName.ROOM, f"there is room for it on {names}")
+    if len(ready) == 1:
+        capacity = ready[0].capacity
+        text = f"{_busy(capacity)}: it needs {_needed(needs)}, and {_left(capacity)} are free"
+    else:
+        names = _listed([_busy(view.capacity) for view in ready])
+        text = f"all {len(ready)} workers that could run it are busy: {names}"
+    wait = Wait("waiting_capacity", text, until=f"when a worker has room: {text}")
+    return Gate(GateName.ROOM, text, wait)
+
+
+def _cause(needs: Needs, sight: AgentSight) -> Cause:
+    state, capacity = sight.state, sight.capacity
+    if state in (AgentState.STOPPED, AgentState.STALE):
+        return Cause(state.value)
+    if not _fits(needs, capacity.cpu_total, capacity.memory_total_gb):
+        return Cause.TOO_SMALL
+    if state is not AgentState.WORKING:
+        return Cause(state.value)
+    fits_now = _fits(needs, capacity.cpu_free, capacity.memory_free_gb)
+    return Cause.NONE if fits_now else Cause.FULL
+
+
+def _fits(needs: Needs, cores: float, memory_gb: float) -> bool:
+    """A deadline is a gate of its own."""
+    offer = Offer(round(cores * 1000), round(memory_gb * 1024))
+    sizes = Needs(needs.cpu_milli, needs.memory_mib)
+    return admit(sizes, offer, now_ms=0) is None
+
+
+def _ahead(page: Page, name: str) -> Ahead | None:
+    names = [entry.name for entry in page.entries]
+    place = bisect.bisect_left(names, name)
+    if place < len(names) and names[place] == name:
+        return Ahead(place, at_least=False)
+    if place == len(names) and page.next_after is not None:
+        return Ahead(place, at_least=True)
+    return None
+
+
+def _workers(count: int, is_: str, are: str) -> str:
+    return f"1 worker {is_}" if count == 1 else f"{count:,} workers {are}"
+
+
+def _busy(capacity: Capacity) -> str:
+    count = len(capacity.jobs)
+    return f"{capacity.consumer} is busy with {count} job{'' if count == 1 else 's'}"
+
+
+def _needed(needs: Needs) -> str:
+    return f"{_cores(needs.cpu_milli / 1000)} and {needs.memory_mib / 1024:g} GiB"
+
+
+def _left(capacity: Capacity) -> str:
+    return f"{_cores(max(0.0, capacity.cpu_free))} and {max(0.0, capacity.memory_free_gb):.1f} GiB"
+
+
+def _cores(count: float) -> str:
+    return f"{count:g} core{'' if count == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b, c and 2 more`."""
+    shown = ", ".join(names[:_NAMED_MAX])
+    more = len(names) - _NAMED_MAX
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stado.cli.main import cli
-from stado.core.records import Ending, Proof
+from stado.core import keys
+from stado.core.records import Ending, Heartbeat, Phase, Proof
 from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
@@ -47,6 +48,21 @@ class World:
         claimed = claim(self.repo, entry, WORKER)
         assert claimed is not None
         return claimed
+
+    def beat(self, claimed: Claimed, phase: Phase, **fields: Any) -> None:
+        """Writes a heartbeat as the holder does."""
+        holder = claimed.record.holder
+        assert holder is not None
+        beat = Heartbeat(
+            epoch=claimed.record.epoch,
+            token=holder.token,
+            by=holder.consumer,
+            at=self.repo.now(),
+            phase=phase,
+            started_at=self.repo.now(),
+        )
+        data = beat.evolve(**fields).encode()
+        self.repo.store.put(keys.heartbeat(claimed.record.id), data)
 
     def end(self, claimed: Claimed, verdict: Verdict, **fields: Any) -> None:
         """Ends a claimed epoch as its supervisor does."""

@@ -34,7 +34,7 @@ def test_an_empty_store_is_an_empty_list(stado: Program, world: World) -> None:
 def test_one_row_a_line_newest_first(stado: Program, world: World) -> None:
     ids = [submit(stado, f"run-{number}") for number in range(3)]
     header, *rows = stado.ok("status").splitlines()
-    assert header.split() == ["JOB", "STATUS", "AGE", "RUN", "COMMAND"]
+    assert header.split() == ["JOB", "STATUS", "AGE", "TIME", "RUN", "COMMAND"]
     assert [row.split()[0] for row in rows] == list(reversed(ids))
 
 
@@ -42,8 +42,8 @@ def test_a_reason_has_a_column_when_some_job_has_one(stado: Program, world: Worl
     failed = submit(stado, "bad")
     world.fail(failed, 3)
     header, row = stado.ok("status").splitlines()
-    assert header.split() == ["JOB", "STATUS", "AGE", "RUN", "REASON", "COMMAND"]
-    assert row.split()[4:6] == ["job_failed", "3"]
+    assert header.split() == ["JOB", "STATUS", "AGE", "TIME", "RUN", "REASON", "COMMAND"]
+    assert row.split()[5:7] == ["job_failed", "3"]
 
 
 def test_the_fields_of_a_job_in_json(stado: Program, world: World) -> None:

@@ -7,14 +7,17 @@ import shlex
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stado.cli.doctor import clock_finding
 from stado.cli.proving import proved
 from stado.composition import live_machine
 from stado.core import keys
-from stado.core.records import Capacity, CoordinatorLease
+from stado.core.records import Capacity, CoordinatorLease, Hindrance, JobReport, Phase
 from stado.core.states import State
 from stado.errors import Misconfigured
 from stado.jobs.health import agents
@@ -99,25 +102,22 @@ def test_a_server_that_ignores_conditions_stays_as_it_was(stado: Program) -> Non
 # Checking it
 
 
-def report(
-    world: World, consumer: str, *, broadcast_seconds: float = 60, stopped: bool = False
-) -> None:
+def report(world: World, consumer: str, **changes: Any) -> None:
     capacity = Capacity(
         consumer=consumer,
         incarnation="i1",
         host="box",
         at=world.repo.now(),
         counter=1,
-        broadcast_seconds=broadcast_seconds,
+        broadcast_seconds=60,
         cpu_total=8,
         cpu_free=6,
         memory_total_gb=64,
         memory_free_gb=60,
         disk_free_gb=100,
-        stopped=stopped,
         version="0",
     )
-    world.repo.store.put(keys.capacity(consumer), capacity.encode())
+    world.repo.store.put(keys.capacity(consumer), capacity.evolve(**changes).encode())
 
 
 def lead(world: World) -> None:
@@ -136,15 +136,18 @@ def findings(stado: Program) -> dict[str, list[str]]:
     return found
 
 
-def test_a_healthy_store_is_0(stado: Program, world: World) -> None:
+def test_a_healthy_store_is_one_line_and_0(stado: Program, world: World) -> None:
     report(world, "local@box")
     lead(world)
     result = stado("doctor")
     assert result.exit_code == 0, result.stdout
-    assert "agent local@box is at work with 0 jobs, last report " in result.stdout
-    assert "coordinator@box is at work" in result.stdout
-    assert "the store honours every condition" in result.stdout
-    assert "FIX" not in result.stdout
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"all is well: {world.path} answers (lease 120 s); 1 host at work; ")
+    assert "coordinator@box is at work" in line
+    assert line.endswith("the queue is open")
+    told = {finding["check"]: finding["text"] for finding in stado.json("doctor")["findings"]}
+    assert "the store honours every condition" in told["conditions"]
+    assert told["clock"] == "this machine's clock agrees with the store's"
     assert not any((world.path / keys.PROOF).glob("*"))
 
 
@@ -160,13 +163,75 @@ def test_each_finding_has_a_remedy_and_the_exit_code_is_1(stado: Program, world:
     report(world, "left@box", stopped=True)
     result = stado("doctor")
     assert result.exit_code == 1
-    assert result.stdout.count("FIX") == result.stdout.count("-> ")
+    assert result.stdout.count("FIX") == result.stdout.count("-> ") == 5
+    assert "3 other checks are well" in result.stderr
     found = findings(stado)
     assert f"queue/{job_id}.json is unreadable" in found["records"][0]
     assert found["agents"][0] == "no agent is at work: no job starts"
-    assert found["agents"][1].startswith("agent gone@box on box is silent")
+    assert found["agents"][1].startswith("agent gone@box on box is stale: its last report is ")
     assert found["coordinator"] == ["no coordinator has worked here"]
-    assert found["queue"] == ["the queue is paused: no job starts"]
+    assert found["queue"][0].startswith("the queue is paused by ada for ")
+
+
+def test_a_hindered_host_is_told_with_what_hinders_it(stado: Program, world: World) -> None:
+    """A78"""
+    hindrance = Hindrance(code="disk_full", detail="free 3 GiB below /work", since=world.repo.now())
+    report(world, "full@box", hindrance=hindrance)
+    found = findings(stado)["agents"]
+    assert found[0] == "no agent is at work: no job starts"
+    assert found[1].startswith("agent full@box on box takes no jobs: disk full for ")
+    assert found[1].endswith(": free 3 GiB below /work")
+
+
+def test_what_a_holder_cannot_get_done_is_told(stado: Program, world: World) -> None:
+    """A24"""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    stopping = world.claim(job_id)
+    stado.ok("cancel", job_id, "--no-wait")
+    world.beat(stopping, Phase.STOPPING, trouble="process 17 does not end: tried 4 times")
+    (text,) = findings(stado)["jobs"]
+    assert text == (
+        f"job {job_id} on local@box is cancelling: process 17 does not end: tried 4 times"
+    )
+
+
+def test_a_silent_holder_is_told_with_the_job(stado: Program, quick_world: World) -> None:
+    """A34: a stale host, and what it was running."""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    claimed = quick_world.claim(job_id)
+    jobs = [JobReport(job_id=job_id, epoch=1, signs=1)]
+    report(quick_world, "local@box", broadcast_seconds=0.05, jobs=jobs)
+    quick_world.beat(claimed, Phase.RUNNING)
+    end = time.monotonic() + 20
+    while "jobs" not in (found := findings(stado)):
+        assert time.monotonic() < end
+    assert found["jobs"][0].startswith(f"job {job_id} on local@box has given no sign of life for ")
+    (stale,) = [text for text in found["agents"] if "stale" in text]
+    assert stale.endswith(f"with 1 job, such as {job_id}")
+
+
+def test_jobs_that_cannot_start_are_told_with_the_remedy(stado: Program, world: World) -> None:
+    """R208, A78"""
+    report(world, "local@box")
+    job_id = stado.ok("submit", "--run-id", "x", "--cpu", "64", "run")
+    (text,) = findings(stado)["queue"]
+    assert text.startswith(f"1 job cannot start, such as {job_id}: it needs 64 cores")
+    assert f"`stado job why {job_id}`" in stado("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (7200, "this machine's clock is 2h ahead of the store's"),
+        (-7200, "this machine's clock is 2h behind the store's"),
+    ],
+)
+def test_a_clock_that_is_off_is_told(seconds: float, text: str) -> None:
+    """A37: of this machine; no job is judged by it."""
+    store = datetime(2026, 1, 1, tzinfo=UTC)
+    finding = clock_finding(store + timedelta(seconds=seconds), store)
+    assert finding.text == text
+    assert finding.remedy is not None
 
 
 def test_a_store_that_is_none_is_the_finding(stado: Program, environment: dict[str, str]) -> None:

@@ -176,7 +176,8 @@ def test_a_wrong_request_is_refused_and_leaves_nothing(
 def test_a_deadline_that_has_passed_is_said(stado: Program, world: World) -> None:
     result = stado("submit", "--run-id", "x", "--deadline-at", "2020-01-01T00:00:00Z", "run")
     assert result.exit_code == 0
-    assert "it will wait: its deadline has passed" in result.stderr
+    assert "; it will not start: its deadline has passed" in result.stderr
+    assert "to do: cancel it, and submit it again" in result.stderr
 
 
 def test_the_answer_is_one_json_document(stado: Program, world: World) -> None:

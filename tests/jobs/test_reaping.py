@@ -60,9 +60,10 @@ class Agent:
 
 
 def test_silence_of_everything_for_a_lease_gives_the_job_back(world: World) -> None:
-    """R189, R191"""
+    """R189, R191, A04: who was silent, for how long, since when."""
     job = world.submit()
     world.start()
+    beat_at = world.repo.now().isoformat(timespec="seconds")
     judge = reaper(world)
     for elapsed in range(0, int(LEASE), int(TICK)):
         assert judge.turn().reaped == [], elapsed
@@ -79,6 +80,7 @@ def test_silence_of_everything_for_a_lease_gives_the_job_back(world: World) -> N
     assert record.ending.reason is Reason.LEASE_EXPIRED
     assert record.ending.detail is not None
     assert "worker alice was not heard for" in record.ending.detail
+    assert record.ending.detail.endswith(f", its last beat was at {beat_at}")
     assert world.states(job) == {State.QUEUED}
     assert [entry.epoch for entry in world.entries()] == [2]
 

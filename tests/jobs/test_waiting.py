@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from stado.core.records import Capacity
+import pytest
+
+from stado.core.order import entry_key
+from stado.core.records import Capacity, Hindrance, JobReport
 from stado.core.spec import Spec
 from stado.core.states import State
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import pause_queue
-from stado.jobs.waiting import Wait, hopeless, why_queued
+from stado.jobs.health import AgentState, Fleet, agents
+from stado.jobs.waiting import (
+    Ahead,
+    Explanation,
+    GateName,
+    Wait,
+    causes_text,
+    explain,
+    hopeless,
+    why_queued,
+)
+from stado.storage.observe import CountingStore
 from tests.jobs.world import TICK, World
 
 
@@ -29,6 +43,10 @@ def _agent(world: World, name: str = "one", **changes: object) -> None:
         version="1",
     )
     write_capacity(world.repo, capacity.evolve(**changes))
+
+
+def _hindrance(world: World, code: str, detail: str) -> Hindrance:
+    return Hindrance(code=code, detail=detail, since=world.repo.now())
 
 
 def _why(world: World, spec: Spec | None = None) -> Wait:
@@ -80,8 +98,9 @@ def test_a_job_that_no_worker_could_ever_run_is_told_what_there_is(world: World)
 
 def test_a_job_that_waits_for_room_is_told_so(world: World) -> None:
     """R208"""
-    _agent(world, cpu_free=0.5)
-    assert _why(world) == Wait("waiting_capacity", "one is busy: it waits for room")
+    _agent(world, cpu_free=0.5, jobs=[JobReport(job_id="x", epoch=1, signs=1)])
+    text = "one is busy with 1 job: it needs 1 core and 1 GiB, and 0.5 cores and 16.0 GiB are free"
+    assert _why(world) == Wait("waiting_capacity", text, until=f"when a worker has room: {text}")
 
 
 def test_a_job_that_may_start_is_told_so(world: World) -> None:
@@ -98,3 +117,162 @@ def test_jobs_that_will_never_start_are_found_in_the_head_of_the_queue(world: Wo
     late = world.submit(spec=Spec(command="", deadline_at=world.repo.now() - timedelta(seconds=1)))
     world.submit()
     assert sorted(hopeless(world.repo).values()) == sorted([[large], [late]])
+
+
+# Workers that do not count
+
+
+def test_a_hindered_worker_is_not_able(world: World) -> None:
+    """R208, A78: the sentence of what hinders it is the remedy."""
+    hindrance = _hindrance(world, "disk_full", "its disk is full: free 3 GiB")
+    _agent(world, "box", hindrance=hindrance)
+    job = world.submit()
+    wait = why_queued(world.repo, Spec(command=""))
+    assert wait.code == "no_eligible_worker"
+    assert "1 host: 1 disk full" in wait.text
+    assert wait.remedy == "box: its disk is full: free 3 GiB"
+    assert hopeless(world.repo) == {wait: [job]}
+
+
+def test_a_hindrance_cannot_pass_for_room(world: World) -> None:
+    """A78: its code is text of a store."""
+    _agent(world, hindrance=_hindrance(world, "has_room", "nothing works here"))
+    assert _why(world).code == "no_eligible_worker"
+
+
+def test_a_worker_that_is_late_by_three_reports_is_stale_and_not_free(world: World) -> None:
+    """A34"""
+    _agent(world, "off")
+    world.clock.sleep(3 * TICK)
+    (sight,) = agents(world.repo)
+    assert sight.state is AgentState.WORKING
+    world.clock.sleep(1)
+    (sight,) = agents(world.repo)
+    assert sight.state is AgentState.STALE
+    wait = _why(world)
+    assert wait.code == "no_eligible_worker"
+    assert "1 host: 1 stale" in wait.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, AgentState.WORKING),
+        ({"draining": True}, AgentState.DRAINING),
+        ({"stopped": True, "draining": True}, AgentState.STOPPED),
+    ],
+)
+def test_the_state_of_an_agent(world: World, changes: dict[str, object], state: AgentState) -> None:
+    _agent(world, **changes)
+    assert [sight.state for sight in agents(world.repo)] == [state]
+
+
+def test_looking_again_reads_only_what_is_new(world: World) -> None:
+    store = CountingStore(world.store, world.tasks)
+    fleet = Fleet(world.repo_over(store))
+    for name in ("one", "two", "three"):
+        _agent(world, name)
+    assert len(fleet.look()) == 3
+    before = store.snapshot()
+    world.clock.sleep(10 * TICK)
+    _agent(world, "two", counter=2)
+    states = {sight.capacity.consumer: sight.state.value for sight in fleet.look()}
+    assert states == {"one": "stale", "two": "working", "three": "stale"}
+    made = store.since(before)
+    assert (made.lists, made.reads) == (1, 1)
+
+
+# The long form
+
+
+def _explained(world: World, spec: Spec | None = None) -> Explanation:
+    job = world.submit(spec=spec)
+    return explain(world.repo, world.record(State.QUEUED, job))
+
+
+def _closed(explanation: Explanation) -> list[str]:
+    return [gate.name.value for gate in explanation.gates if gate.wait is not None]
+
+
+def test_all_closed_gates_are_told_in_order(world: World) -> None:
+    """R14, R47: the queue, then the deadline, then the workers; the first is the answer."""
+    pause_queue(world.repo, by="ada")
+    late = Spec(command="", deadline_at=world.repo.now() - timedelta(seconds=1))
+    explanation = _explained(world, late)
+    assert _closed(explanation) == ["queue", "deadline", "workers"]
+    assert explanation.wait.code == "queue_paused"
+    assert [gate.name for gate in explanation.gates] == [
+        GateName.QUEUE,
+        GateName.DEADLINE,
+        GateName.WORKERS,
+    ]
+
+
+def test_hosts_are_counted_by_cause(world: World) -> None:
+    """A78: each host once."""
+    _agent(world, "drains", draining=True)
+    _agent(world, "hindered", hindrance=_hindrance(world, "disk_full", "free some"))
+    _agent(world, "small", cpu_total=1.0, cpu_free=1.0)
+    explanation = _explained(world, Spec(command="", cpu=2))
+    assert causes_text(explanation.hosts) == "3 hosts: 1 draining, 1 disk full, 1 too small"
+    assert _closed(explanation) == ["ready"]
+    assert causes_text(explanation.hosts) in explanation.wait.text
+
+
+def test_a_job_too_large_for_the_one_that_drains_too_is_too_large(world: World) -> None:
+    """A78: waiting for the drained one to come back would be in vain."""
+    _agent(world, "drains", draining=True)
+    explanation = _explained(world, Spec(command="", memory_gb=64))
+    assert _closed(explanation) == ["size"]
+    assert "the largest memory is 16.0 GiB" in explanation.wait.text
+
+
+def test_a_job_that_waits_for_room_is_told_who_holds_it(world: World) -> None:
+    """A78, R208"""
+    reports = [JobReport(job_id=name, epoch=1, signs=1) for name in ("x", "y")]
+    for name in ("a", "b", "c", "d"):
+        _agent(world, name, cpu_free=0.0, jobs=reports)
+    explanation = _explained(world)
+    assert _closed(explanation) == ["room"]
+    assert explanation.wait.text == (
+        "all 4 workers that could run it are busy: a is busy with 2 jobs, b is busy with 2 jobs, "
+        "c is busy with 2 jobs and 1 more"
+    )
+
+
+def test_the_jobs_that_stand_before_one_are_counted(world: World) -> None:
+    """R208: by priority, then by age."""
+    world.submit()
+    middle = world.submit()
+    world.submit()
+    world.submit(spec=Spec(command="", priority=5))
+    assert explain(world.repo, world.record(State.QUEUED, middle)).ahead == Ahead(2, at_least=False)
+
+
+def test_of_a_long_queue_a_thousand_are_counted(world: World) -> None:
+    world.submit(*(f"job {number}" for number in range(1100)))
+    explanation = _explained(world)
+    assert explanation.ahead == Ahead(1000, at_least=True)
+    assert "place" not in _closed(explanation)
+
+
+def test_a_job_without_a_place_in_the_order_is_told_so(world: World) -> None:
+    """R208"""
+    _agent(world)
+    job = world.submit()
+    record = world.record(State.QUEUED, job)
+    world.store.delete(entry_key(record), None)
+    explanation = explain(world.repo, record)
+    assert explanation.ahead is None
+    assert explanation.wait.code == "place_missing"
+
+
+def test_an_explanation_costs_two_listings_and_a_read_an_agent(world: World) -> None:
+    for name in ("one", "two"):
+        _agent(world, name)
+    job = world.submit()
+    store = CountingStore(world.store, world.tasks)
+    before = store.snapshot()
+    explain(world.repo_over(store), world.record(State.QUEUED, job))
+    made = store.since(before)
+    assert (made.lists, made.reads, made.writes) == (2, 2, 0)

@@ -1,0 +1,132 @@
+"""Tables as aligned text: what fits a terminal's width, or one uncropped row a line.
+
+Widths are counted in cells of a terminal: a Chinese character takes two, an accent none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+_GAP = "  "
+_LAST_WIDTH_MIN = 12
+_SHRUNK_WIDTH_MIN = 8
+"""Of what is cropped already, on a terminal too narrow for the rest; then lines wrap."""
+
+
+class Column(NamedTuple):
+    """A column of a table. On a terminal `width_max` crops it; the last one takes what is left."""
+
+    title: str
+    width_max: int | None = None
+    right: bool = False
+    styles: Mapping[str, str] = {}
+    """Cell text to a colour of the terminal."""
+    expendable: bool = False
+    """Left out on a terminal too narrow for all."""
+
+
+class _Table(NamedTuple):
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def widths(self) -> list[int]:
+        titles = [column.title for column in self.columns]
+        return [max(map(cell_width, cells)) for cells in zip(titles, *self.rows, strict=True)]
+
+
+def table_lines(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None, colour: bool
+) -> list[str]:
+    """The title and a line a row. `width`: of the terminal; None: as wide as it is."""
+    table = _Table(columns, rows)
+    if width is not None:
+        table = _fitted(table, width)
+    widths = table.widths
+    title = _line([column.title for column in table.columns], widths, table.columns)
+    rows_shown = (_line(row, widths, table.columns, colour=colour) for row in table.rows)
+    return [click.style(title, bold=True) if colour else title, *rows_shown]
+
+
+def cell_width(text: str) -> int:
+    """In cells of a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def crop(text: str, width: int) -> str:
+    """At most so many cells, with a mark where something is missing."""
+    if cell_width(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while cell_width(kept) > width - 1:
+        kept = kept[:-1]
+    return f"{kept}…" if width > 0 else ""
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column], *, colour: bool = False
+) -> str:
+    shown = []
+    for cell, width, column in zip(cells, widths, columns, strict=True):
+        blank = " " * (width - cell_width(cell))
+        style = column.styles.get(cell) if colour else None
+        text = click.style(cell, fg=style) if style else cell
+        shown.append(f"{blank}{text}" if column.right else f"{text}{blank}")
+    return _GAP.join(shown).rstrip()
+
+
+def _fitted(table: _Table, width: int) -> _Table:
+    """Crops what may be cropped, then leaves out what is expendable, then crops more."""
+    table = _cropped(table, [column.width_max for column in table.columns])
+    while _missing(table, width) > 0:
+        expendable = [column for column in table.columns if column.expendable]
+        if not expendable:
+            break
+        table = _without(table, table.columns.index(expendable[-1]))
+    table = _cropped(table, _shrunk(table, _missing(table, width)))
+    room = width - sum(table.widths[:-1]) - len(_GAP) * (len(table.columns) - 1)
+    *others, _ = [None] * len(table.columns)
+    return _cropped(table, [*others, max(room, _LAST_WIDTH_MIN)])
+
+
+def _missing(table: _Table, width: int) -> int:
+    """Cells by which the table is too wide, were its last column as narrow as can be."""
+    *widths, last = table.widths
+    gaps = len(_GAP) * len(widths)
+    return sum(widths) + gaps + min(last, _LAST_WIDTH_MIN) - width
+
+
+def _shrunk(table: _Table, missing: int) -> list[int | None]:
+    """Widths that save as many cells, as far as there are columns that may be cropped."""
+    limits: list[int | None] = []
+    for column, width in zip(table.columns, table.widths, strict=True):
+        room = max(0, width - _SHRUNK_WIDTH_MIN) if column.width_max is not None else 0
+        saved = min(room, max(0, missing))
+        missing -= saved
+        limits.append(width - saved if saved else None)
+    return limits
+
+
+def _cropped(table: _Table, limits: Sequence[int | None]) -> _Table:
+    rows = [
+        [
+            cell if limit is None else crop(cell, limit)
+            for cell, limit in zip(row, limits, strict=True)
+        ]
+        for row in table.rows
+    ]
+    return table._replace(rows=rows)
+
+
+def _without(table: _Table, index: int) -> _Table:
+    return _Table(
+        [column for place, column in enumerate(table.columns) if place != index],
+        [[cell for place, cell in enumerate(row) if place != index] for row in table.rows],
+    )
