@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ def going_on(text: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        _heed_no_more_interrupts()
         raise Interrupted(text) from None
 
 
@@ -53,6 +55,7 @@ def _run(call: Callable[[], object]) -> int:
         _say(str(error))
         return exits.INTERRUPTED
     except (KeyboardInterrupt, click.Abort):
+        _heed_no_more_interrupts()
         _say("interrupted")
         return exits.INTERRUPTED
     except StadoError as error:
@@ -76,6 +79,11 @@ def _run(call: Callable[[], object]) -> int:
             "where it happened)"
         )
         return exits.INTERNAL
+
+
+def _heed_no_more_interrupts() -> None:
+    """We are leaving already: a second Ctrl-C shall not spoil what is being said."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _say(sentence: str) -> None:

@@ -42,21 +42,23 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
 
 @click.command()
 @click.argument("job", metavar="ID")
-@click.option("--follow", is_flag=True, help="Go on until the job is at rest; exit as it did.")
+@click.option(
+    "--follow/--no-follow", help="Go on until the job is at rest, and exit as it did.  [off]"
+)
+@click.option(
+    "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="Begin N lines before the end."
+)
 @target_options
-def watch(*, job: str, follow: bool, target: Target) -> int:
-    """Print the log of a job's newest epoch, byte by byte as the job wrote it.
+def watch(*, job: str, follow: bool, lines: int | None, target: Target) -> int:
+    """Print the log of a job's newest epoch, byte by byte as the job wrote it, from its beginning.
 
-    ID is a job id, a part of one, a run id, or `last`.
+    ID is a job id, a part of one, a run id, or `last`. `stado job logs` follows by itself, from
+    2,000 lines before the end.
     """
-    from stado.cli.watching import follow_log, print_log
+    from stado.cli.logs import show_log
 
-    with opened_repository(target) as repo:
-        job_id = _selected(repo, job)
-        if follow:
-            return follow_log(repo, job_id)
-        print_log(repo, job_id)
-    return 0
+    command = "stado job watch --follow" if follow else "stado job watch"
+    return show_log(target, job, command=command, follow=follow, lines=lines)
 
 
 @click.command()

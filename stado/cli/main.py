@@ -113,6 +113,7 @@ _JOB = LazyGroup(
     lazy={
         "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
         "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
+        "logs": LazyCommand("stado.cli.logs", "job_logs", "Follow a job's log to its end."),
         "rerun": LazyCommand("stado.cli.job", "rerun", "Submit a job's exact spec again."),
     },
 )
@@ -167,6 +168,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "job": _JOB,
+    "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),
     "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
     "queue": _QUEUE,

@@ -35,13 +35,13 @@ def results(*, job: str, folder: Path, as_json: bool, target: Target) -> None:
     DIR/<job id>.
 
     Each file is checked against the size and the SHA-256 of its manifest. A job that failed has
-    results too. ID is a job or batch id, a part of one, a run id, or `last`.
+    results too. ID is a job or batch id, a part of one, a run id, `last`, or `all`: every job of
+    yours that has ended, each into DIR/<job id>.
     """
     from stado.cli import render
-    from stado.cli.selectors import select
 
     with opened_repository(target) as repo:
-        selection = select(repo, job, user=user_name())
+        selection = _selection(repo, job)
         folders = _folders(selection, folder)
         _check(folders, folder, selection)
         fetched = [_fetch(repo, job_id, place) for job_id, place in folders.items()]
@@ -51,6 +51,18 @@ def results(*, job: str, folder: Path, as_json: bool, target: Target) -> None:
         for one in fetched:
             render.print_line(str(one.folder))
             render.tell(_sentence(one))
+
+
+def _selection(repo: Repository, text: str) -> Selection:
+    from stado.cli.selectors import means_all, select, select_ended
+    from stado.errors import Refused
+
+    if not means_all(text):
+        return select(repo, text, user=user_name())
+    selection = select_ended(repo, user=user_name())
+    if not selection.job_ids:
+        raise Refused("job_unknown", f"no job of {user_name()} has ended yet")
+    return selection
 
 
 def _folders(selection: Selection, folder: Path) -> dict[str, Path]:
@@ -93,6 +105,9 @@ def _sentence(one: Fetched) -> str:
     size = sum(file.size for file in one.manifest.files)
     told = f"{one.record.id}: {render.plural(len(one.manifest.files), 'file')}"
     told += f", {render.size_text(size)}, and the log"
+    log = one.manifest.log
+    if log is not None and log.dropped:
+        told += f" ({log.dropped:,} of its {log.written:,} bytes were dropped)"
     if one.manifest.skipped:
         told += f"; {render.plural(len(one.manifest.skipped), 'path')} left out (see the manifest)"
     if not one.record.state.at_rest:
@@ -114,4 +129,5 @@ def _fields(one: Fetched) -> dict[str, Any]:
             for file in one.manifest.files
         ],
         "skipped": one.manifest.skipped,
+        "log": one.manifest.log.plain() if one.manifest.log is not None else None,
     }

@@ -1,7 +1,8 @@
 """What people type, and which jobs they mean by it.
 
 A job id, the base id of a batch, a run id, `last` (the newest submission of who asks), or a part
-of an id that names one thing only.
+of an id that names one thing only; for some commands also `all`. Blanks around it are forgiven,
+and capital letters in ids.
 """
 
 from __future__ import annotations
@@ -9,27 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stado.cli.views import count_text
 from stado.core import ids
 from stado.core.records import RunRecord
+from stado.core.states import State
 from stado.errors import Refused
 from stado.jobs.finding import find_job
+from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_base_of, some_run_ids
 from stado.jobs.repository import Repository, Stored
-from stado.jobs.status import (
-    SEARCH_PAGES_MAX,
-    Matches,
-    near_matches,
-    newest_base_of,
-    some_run_ids,
-    states_of,
-)
+from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, newest, states_of
 from stado.jobs.submit import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
 
 LAST = "last"
+ALL = "all"
 PART_LENGTH_MIN = 3
 CANDIDATES_MAX = 8
 _SEARCH_LIMIT = SEARCH_PAGES_MAX * LIST_LIMIT_MAX
-_NEARNESS_MIN = 0.6
+
+_NEAR_IDS = 300
+_NEAR_RECORDS = 32
+_NEAR_ID_MIN = 0.75
+"""Ids of one day begin alike, which alone makes them no better guess."""
+
+_NEAR_RUN_MIN = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Selection:
     text: str
     job_ids: list[str]
     batch: bool
-    """Whether a batch is meant, be it of a single job."""
+    """Whether a batch is meant, be it of a single job; or `all`."""
     run: Stored[RunRecord] | None = None
     """When it was named by its run id."""
 
@@ -50,31 +54,59 @@ class Selection:
 
 def select(repo: Repository, text: str, *, user: str) -> Selection:
     """The jobs that `text` names. Raises `Refused` when it names nothing, or several things."""
-    if text == LAST:
-        return _select_last(repo, user)
-    found = _select_by_id(repo, text) or _select_by_run(repo, text)
+    found = find_selection(repo, text, user=user)
     if found is not None:
         return found
-    return _select_by_part(repo, text)
+    if means_all(text):
+        raise Refused("job_not_single", f"{text!r} cannot be said here: name the jobs")
+    return _select_by_part(repo, text.strip())
 
 
-def select_job(repo: Repository, text: str, *, user: str) -> str:
-    """The one job that `text` names. Raises `Refused` as `select` does, or for a larger batch."""
+def select_job(repo: Repository, text: str, *, user: str, command: str = "stado job show") -> str:
+    """The one job that `text` names. Raises `Refused` as `select` does, or for a larger batch,
+    with `command` as an example for one of its jobs."""
     selection = select(repo, text, user=user)
     if len(selection.job_ids) > 1:
         raise Refused(
             "job_not_single",
-            f"{text!r} names a batch of {len(selection.job_ids)} jobs: name one of them, "
-            f"such as {selection.job_ids[0]}; `stado status {selection.base_id}` lists them",
+            f"{text!r} names a batch of {len(selection.job_ids)} jobs: name one of them, such as "
+            f"`{command} {selection.job_ids[0]}`; `stado status {selection.base_id}` lists them",
         )
     return selection.job_ids[0]
 
 
 def find_selection(repo: Repository, text: str, *, user: str) -> Selection | None:
     """As `select` for what is named exactly, else None."""
-    if text == LAST:
+    typed = text.strip()
+    if typed.lower() == LAST:
         return _select_last(repo, user)
-    return _select_by_id(repo, text) or _select_by_run(repo, text)
+    return _select_by_id(repo, typed.lower()) or _select_by_run(repo, typed)
+
+
+def means_all(text: str) -> bool:
+    return text.strip().lower() == ALL
+
+
+def select_live(repo: Repository, *, user: str) -> Selection:
+    """Every job of a user that is queued or runs. It may be none."""
+    return Selection(ALL, list(live_jobs_of(repo, user)), batch=True)
+
+
+def select_ended(repo: Repository, *, user: str) -> Selection:
+    """Every job of a user that is at rest. It may be none."""
+    matches = ended_jobs_of(repo, user)
+    if matches.cut:
+        raise Refused(
+            "search_cut", "there are too many jobs here to look for all of yours: name a run id"
+        )
+    return Selection(ALL, matches.job_ids, batch=True)
+
+
+def listed(names: Iterable[str], *, count: int = CANDIDATES_MAX) -> str:
+    """`a, b, c, 4 more`."""
+    found = list(names)
+    rest = len(found) - count
+    return ", ".join(found[:count]) + (f", {rest} more" if rest > 0 else "")
 
 
 def _select_last(repo: Repository, user: str) -> Selection:
@@ -106,7 +138,7 @@ def _select_by_run(repo: Repository, text: str) -> Selection | None:
 def _select_by_part(repo: Repository, text: str) -> Selection:
     matches = _matches(repo, text)
     if not matches.cut:
-        return _chosen(repo, text, matches.job_ids)
+        return _chosen(repo, text, matches)
     raise Refused(
         "search_cut",
         f"there are too many jobs to look for {text!r} in all their ids: type the whole id, or "
@@ -114,20 +146,31 @@ def _select_by_part(repo: Repository, text: str) -> Selection:
     )
 
 
-def _chosen(repo: Repository, text: str, matches: list[str]) -> Selection:
-    if not matches:
+def _chosen(repo: Repository, text: str, matches: Matches) -> Selection:
+    job_ids = matches.job_ids
+    if not job_ids:
         raise _unknown(repo, text)
-    bases = sorted({ids.base_of(job_id) for job_id in matches})
+    bases = sorted({ids.base_of(job_id) for job_id in job_ids})
     if len(bases) == 1 and text.lower() in bases[0]:
-        return Selection(text, matches, batch=matches != bases)
-    if len(matches) == 1:
-        return Selection(text, matches, batch=False)
-    candidates = bases if len(bases) > 1 else matches
+        return Selection(text, job_ids, batch=job_ids != bases)
+    if len(job_ids) == 1:
+        return Selection(text, job_ids, batch=False)
+    candidates = bases if len(bases) > 1 else job_ids
+    told = listed(f"{name} ({_states_text(matches, name)})" for name in candidates)
     raise Refused(
         "job_ambiguous",
-        f"{text!r} could mean {len(candidates)} of them: {_listed(candidates)}; "
-        "type more of the id",
+        f"{text!r} could mean {len(candidates)} of them: {told}; type more of the id",
     )
+
+
+def _states_text(matches: Matches, name: str) -> str:
+    """`running` of a job; `2 queued, 1 completed` of a batch of which so many match."""
+    if name in matches.states:
+        return matches.states[name].value
+    states: list[State] = [
+        state for job_id, state in matches.states.items() if ids.base_of(job_id) == name
+    ]
+    return count_text(states)
 
 
 def _matches(repo: Repository, text: str) -> Matches:
@@ -139,33 +182,32 @@ def _matches(repo: Repository, text: str) -> Matches:
 
 def _unknown(repo: Repository, text: str) -> Refused:
     near = _near(repo, text)
-    meant = f"; did you mean {_listed(near)}?" if near else ""
     short = (
         f" (a part of an id has at least {PART_LENGTH_MIN} characters)"
         if len(text) < PART_LENGTH_MIN
         else ""
     )
-    end = "" if meant else ";"
+    meant = f"did you mean {listed(near)}? " if near else ""
     return Refused(
         "job_unknown",
-        f"there is no job {text!r}{short}{meant}{end} `stado status` lists the newest",
+        f"there is no job {text!r}{short}, nor a batch or run of that name, in "
+        f"{repo.store.address}; {meant}`stado status` lists the newest",
     )
 
 
 def _near(repo: Repository, text: str) -> list[str]:
-    """Ids and run ids that look like what was typed: of the newest jobs, and of the first runs."""
+    """Ids and run ids that look like what was typed: of the newest jobs, and of some runs. About
+    fifty requests at most."""
     from difflib import get_close_matches
 
-    newest = near_matches(repo, "", limit=LIST_LIMIT_MAX).job_ids
-    bases = {ids.base_of(job_id) for job_id in newest}
-    runs = some_run_ids(repo)
-    known = sorted(runs | bases | set(newest))
+    newest_ids = near_matches(repo, "", limit=_NEAR_IDS).job_ids
+    known = list(dict.fromkeys([*map(ids.base_of, newest_ids), *newest_ids]))
+    rows = newest(repo, limit=_NEAR_RECORDS).rows
+    runs = {row.record.run_id for row in rows if row.record is not None}
+    runs |= some_run_ids(repo, beginning=text[:2])
     holding = [run for run in sorted(runs) if len(text) >= PART_LENGTH_MIN and text in run]
-    close = get_close_matches(text, known, n=CANDIDATES_MAX, cutoff=_NEARNESS_MIN)
+    close = [
+        *get_close_matches(text, sorted(runs), n=CANDIDATES_MAX, cutoff=_NEAR_RUN_MIN),
+        *get_close_matches(text.lower(), known, n=CANDIDATES_MAX, cutoff=_NEAR_ID_MIN),
+    ]
     return list(dict.fromkeys([*holding, *close]))[:CANDIDATES_MAX]
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    shown = ", ".join(found[:CANDIDATES_MAX])
-    return f"{shown}, …" if len(found) > CANDIDATES_MAX else shown

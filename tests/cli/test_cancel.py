@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import signal
+import sys
+
+import pytest
 
 from stado.core import keys
-from stado.core.states import Reason, Verdict
+from stado.core.records import Phase
+from stado.core.states import Reason, State, Verdict
+from stado.jobs.life import LifeSigns
 from tests.cli.conftest import Program, World, run_each
 
 
@@ -26,7 +34,7 @@ def test_a_job_at_rest_keeps_its_outcome_and_it_is_said(stado: Program, world: W
     world.fail(job_id, 3)
     result = stado("cancel", job_id)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"not cancelled: job {job_id} failed: the command exited with 3" in result.stderr
+    assert f"not cancelled: job {job_id} failed: exit 3 after " in result.stderr
     (job,) = stado.json("cancel", job_id)["jobs"]
     assert (job["status"], job["cancelled_now"], job["cancel_asked"]) == ("failed", False, False)
 
@@ -100,6 +108,7 @@ def test_a_whole_batch_is_cancelled(stado: Program, world: World) -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [f"{one}  cancelled" for one in ids[1:]]
     assert f"not cancelled: job {ids[0]} completed" in result.stderr
+    assert re.search(r"^cancelled 2 jobs in [0-9.]+ s; 1 had ended before$", result.stderr, re.M)
     assert stado("cancel", "b").exit_code == 1
 
 
@@ -117,3 +126,126 @@ def test_a_submission_that_was_interrupted_is_cancelled_as_a_whole(
 
 def test_an_unknown_job_is_refused(stado: Program, world: World) -> None:
     assert "there is no job 'nope'" in stado.refused("cancel", "nope")
+
+
+def test_what_keeps_a_worker_from_stopping_is_told_and_the_job_is_not_cancelled(
+    stado: Program, world: World
+) -> None:
+    """A24: never `cancelled` while a process lives."""
+    job_id = submit(stado, "x")
+    claimed = world.claim(job_id)
+    signs = LifeSigns(world.repo, claimed.record)
+    process = stado.start("cancel", job_id)
+    assert process.stderr is not None
+    process.stderr.readline()
+    for number in (7, 8):
+        trouble = f"kill round {number}: process 4711 (python) still lives"
+        assert signs.beat(Phase.STOPPING, None, trouble=trouble)
+        line = process.stderr.readline().decode()
+        assert line == f"stado: job {job_id} is not stopped yet: {trouble}\n"
+        assert process.poll() is None
+        assert world.repo.find_record(State.CANCELLED, job_id) is None
+    world.end(claimed, Verdict.CANCELLED, reason=Reason.CANCELLED)
+    ((code, out, err),) = run_each([process])
+    assert (code, out.decode()) == (0, f"{job_id}  cancelled\n")
+    assert "still lives" not in err.decode()
+
+
+def test_the_second_of_many_that_had_ended_is_counted(stado: Program, world: World) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(12))
+    ids = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=lines).splitlines()
+    for job_id in ids[:11]:
+        world.complete(job_id)
+    told = stado("cancel", "b").stderr
+    assert told.count("stado: not cancelled: job ") == 8
+    assert "stado: and 3 more had ended before\n" in told
+    assert "; 11 had ended before\n" in told
+
+
+# All of one's own, and the newest
+
+
+def test_all_is_what_i_have_queued_and_running_and_nothing_else(
+    stado: Program, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R100"""
+    ended, running, queued = (submit(stado, name) for name in ("a", "b", "c"))
+    world.complete(ended)
+    world.claim(running)
+    monkeypatch.setenv("USER", "bob")
+    others = submit(stado, "d")
+    assert "no job of bob is" not in stado("cancel", "all", "--yes").stderr
+    assert world.repo.find_record(State.CANCELLED, others) is not None
+    monkeypatch.setenv("USER", "ada")
+    shown = stado.ok("cancel", " ALL ", "--yes", "--no-wait")
+    assert sorted(shown.splitlines()) == sorted([f"{queued}  cancelled", f"{running}  running"])
+    assert world.repo.find_record(State.COMPLETED, ended) is not None
+
+
+def test_all_of_nothing_is_done_at_once(stado: Program, world: World) -> None:
+    result = stado("cancel", "all", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no job of ada is queued or runs" in result.stderr
+    assert stado.json("cancel", "all", "--yes") == {"schema": 1, "jobs": []}
+
+
+def test_nobody_there_to_ask_is_refused_with_what_it_would_have_been(
+    stado: Program, world: World
+) -> None:
+    """R100"""
+    ids = [submit(stado, f"run-{number}") for number in range(5)]
+    sentence = stado.refused("cancel", "all")
+    assert sentence.startswith("this would cancel all 5 jobs of yours (")
+    assert ids[4] in sentence
+    assert ", 2 more)" in sentence
+    assert sentence.endswith(": say --yes where nobody can be asked")
+    sentence = stado.refused("cancel")
+    assert f"this would cancel your newest, job {ids[4]} (run run-4, queued: run)" in sentence
+    assert all(world.repo.find_record(State.QUEUED, one) is not None for one in ids)
+    assert stado.ok("cancel", "--yes") == f"{ids[4]}  cancelled"
+
+
+def test_the_newest_that_has_ended_is_not_asked_about(stado: Program, world: World) -> None:
+    job_id = submit(stado, "x")
+    world.complete(job_id)
+    result = stado("cancel")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"your newest, job {job_id} (run x, completed: run), has ended" in result.stderr
+
+
+def ask(stado: Program, environment: dict[str, str], answer: bytes) -> tuple[int, str]:
+    """`cancel` on a terminal, and what it shows there."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, [sys.executable, "-m", "stado.cli.main", "cancel"], environment)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(terminal, 1000)
+    os.write(terminal, answer)
+    try:
+        while data := os.read(terminal, 1000):
+            shown += data
+    except OSError:  # the other end is closed
+        pass
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "state"),
+    [(b"y\n", 0, State.CANCELLED), (b"\n", 1, State.QUEUED), (b"n\n", 1, State.QUEUED)],
+)
+def test_on_a_terminal_the_newest_is_asked_about_and_no_is_the_default(
+    stado: Program,
+    world: World,
+    environment: dict[str, str],
+    answer: bytes,
+    code: int,
+    state: State,
+) -> None:
+    """R100"""
+    lines = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"1\n2\n").splitlines()
+    found, shown = ask(stado, environment, answer)
+    assert found == code, shown
+    assert f"Cancel your newest, batch {lines[0][:16]} (run b: 2 queued)? [y/N]" in shown
+    assert all(world.repo.find_record(state, job_id) is not None for job_id in lines)

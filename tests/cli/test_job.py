@@ -46,7 +46,8 @@ def test_an_unknown_job_is_refused_by_name_with_near_ones(stado: Program, world:
     job_id = submit(stado, "nope-2")
     for command in (["show"], ["watch"], ["watch", "--follow"], ["rerun"]):
         sentence = stado.refused("job", *command, "nope")
-        assert sentence.startswith("there is no job 'nope'; did you mean nope-2?")
+        assert sentence.startswith("there is no job 'nope', nor a batch or run of that name, in ")
+        assert f"{world.path}; did you mean nope-2?" in sentence
     typo = job_id[:-2] + job_id[-1] + job_id[-2]
     if typo != job_id:
         assert f"did you mean {job_id}" in stado.refused("job", "show", typo)
@@ -54,7 +55,8 @@ def test_an_unknown_job_is_refused_by_name_with_near_ones(stado: Program, world:
 
 def test_an_unknown_job_without_near_ones_names_the_list(stado: Program, world: World) -> None:
     assert stado.refused("job", "show", "zzzz") == (
-        "there is no job 'zzzz'; `stado status` lists the newest"
+        f"there is no job 'zzzz', nor a batch or run of that name, in {world.path}; "
+        "`stado status` lists the newest"
     )
 
 
@@ -63,15 +65,17 @@ def test_an_ambiguous_part_lists_what_it_could_mean(stado: Program, world: World
     part = ids[0][:5]
     sentence = stado.refused("job", "show", part)
     assert f"{part!r} could mean 10 of them: " in sentence
-    assert sentence.count(part) == 1 + 8
+    assert sentence.count(part) == sentence.count(" (queued)") + 1 == 1 + 8
+    assert ", 2 more; type more of the id" in sentence
 
 
 def test_a_batch_is_no_single_job(stado: Program, world: World) -> None:
     ids = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"one\ntwo\n").splitlines()
     for text in ("b", ids[0][:16], ids[0][8:16], "last"):
-        assert f"batch of 2 jobs: name one of them, such as {ids[0]}" in stado.refused(
-            "job", "show", text
-        )
+        for command in ("job show", "job watch", "job watch --follow", "job logs", "logs"):
+            assert (
+                f"batch of 2 jobs: name one of them, such as `stado {command} {ids[0]}`"
+            ) in stado.refused(*command.split(), text)
     assert stado.json("job", "show", ids[1])["command"] == "two"
 
 
@@ -135,7 +139,7 @@ def test_a_log_comes_out_byte_by_byte(stado: Program, world: World) -> None:
     data = random.Random(7).randbytes(1_000_000) + "🚲".encode()
     job_id = submit(stado, "bytes")
     for number in range(0, len(data), 300_001):
-        world.log(job_id, data[number : number + 300_001], sequence=number + 1)
+        world.log(job_id, data[number : number + 300_001], offset=number)
     for follow in ([], ["--follow"]):
         if follow:
             world.complete(job_id)
@@ -148,8 +152,8 @@ def test_a_terminal_gets_marks_for_what_is_no_text(stado: Program, world: World)
     """A43"""
     job_id = submit(stado, "bytes")
     bicycle = "🚲".encode()
-    world.log(job_id, b"a\xff" + bicycle[:2], sequence=1)
-    world.log(job_id, bicycle[2:] + b"\xf0\x9f", sequence=2)
+    world.log(job_id, b"a\xff" + bicycle[:2])
+    world.log(job_id, bicycle[2:] + b"\xf0\x9f", offset=4)
     world.complete(job_id)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -226,9 +230,9 @@ def test_following_announces_a_new_epoch_and_prints_both_logs(stado: Program, wo
     claimed = world.claim(job_id)
     process = stado.start("job", "watch", job_id, "--follow")
     assert process.stdout is not None
-    world.log(job_id, b"one\n", epoch=1, sequence=1)
+    world.log(job_id, b"one\n", epoch=1)
     assert process.stdout.readline() == b"one\n"
-    world.log(job_id, b"two\n", epoch=1, sequence=2)
+    world.log(job_id, b"two\n", epoch=1, offset=4)
     world.end(claimed, Verdict.LOST, reason=Reason.LEASE_EXPIRED, detail="not heard")
     world.log(job_id, b"three\n", epoch=2)
     world.complete(job_id)

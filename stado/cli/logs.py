@@ -1,0 +1,95 @@
+"""`stado logs` and `stado job logs`: one engine (`watching`), two habits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stado.cli.context import opened_repository, user_name
+from stado.target import Target, target_options
+
+if TYPE_CHECKING:
+    from stado.jobs.repository import Repository
+
+_TAIL_DEFAULT = 2000
+_FOLLOWED_TAIL_DEFAULT = 50
+
+
+@click.command("logs")
+@click.argument("job", metavar="[ID]", required=False)
+@click.option(
+    "-n",
+    "lines",
+    type=click.IntRange(min=0),
+    default=_TAIL_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="Begin N lines before the end; 0: at the beginning.",
+)
+@click.option(
+    "--follow/--no-follow",
+    default=True,
+    help="Go on until the job is at rest, and exit as it did.  [on]",
+)
+@target_options
+def job_logs(*, job: str | None, lines: int, follow: bool, target: Target) -> int:
+    """Follow the log of a job until it is at rest, and exit as the job did.
+
+    ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
+    `stado logs` prints what there is and ends; there `--tail 0` is nothing, here `-n 0` is
+    everything.
+    """
+    return show_log(target, job, command="stado job logs", follow=follow, lines=lines or None)
+
+
+@click.command()
+@click.argument("job", metavar="[ID]", required=False)
+@click.option("--follow", is_flag=True, help="Go on until the job is at rest, and exit as it did.")
+@click.option(
+    "--tail",
+    "lines",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"The last N lines; 0: none.  [all; with --follow: {_FOLLOWED_TAIL_DEFAULT}]",
+)
+@click.option("--from-start", is_flag=True, help="All of it, also with --follow.")
+@target_options
+def logs(
+    *, job: str | None, follow: bool, lines: int | None, from_start: bool, target: Target
+) -> int:
+    """Print the log of a job, and end.
+
+    ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
+    `stado job logs` follows by itself.
+    """
+    if from_start and lines is not None:
+        raise click.UsageError("--from-start and --tail exclude each other: state one of them.")
+    if follow and not from_start and lines is None:
+        lines = _FOLLOWED_TAIL_DEFAULT
+    command = "stado logs --follow" if follow else "stado logs"
+    return show_log(target, job, command=command, follow=follow, lines=lines)
+
+
+def show_log(
+    target: Target, job: str | None, *, command: str, follow: bool, lines: int | None
+) -> int:
+    """The last `lines` (None: all) of the log of the job that is named; the exit code."""
+    from stado.cli.watching import follow_log, print_log
+
+    with opened_repository(target) as repo:
+        job_id = _selected(repo, job, command)
+        if follow:
+            return follow_log(repo, job_id, lines=lines)
+        print_log(repo, job_id, lines=lines)
+    return 0
+
+
+def _selected(repo: Repository, text: str | None, command: str) -> str:
+    from stado.cli import render
+    from stado.cli.selectors import LAST, select_job
+
+    job_id = select_job(repo, text if text is not None else LAST, user=user_name(), command=command)
+    if text is None:
+        render.tell(f"job {job_id}, your newest")
+    return job_id
