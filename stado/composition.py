@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stado.jobs.repository import Repository
     from stado.ports import Clock, Entropy, Tasks
     from stado.storage.port import Store
+    from stado.storage.trouble import StoreTrouble
 
 
 class Machine(NamedTuple):
@@ -61,10 +62,24 @@ def read_config_file(environment: Mapping[str, str], home: Path) -> ConfigFile:
     return ConfigFile(name=str(path)) if data is None else read_config(data, str(path))
 
 
+def logged_trouble(machine: Machine) -> StoreTrouble:
+    """Counts what a store puts off, and logs a line an outage: for programs that log."""
+    from stado.storage.trouble import StoreTrouble
+    from stado.storage.trouble_log import TroubleLog
+
+    return StoreTrouble(machine.clock, machine.tasks, TroubleLog(machine.clock))
+
+
 def open_store_of(
-    settings: Settings, machine: Machine, *, create: bool = False, conditional_delete: bool = True
+    settings: Settings,
+    machine: Machine,
+    *,
+    create: bool = False,
+    conditional_delete: bool = True,
+    trouble: StoreTrouble | None = None,
 ) -> Store:
-    """Raises `Refused` when no store is named, else what the store raises."""
+    """Raises `Refused` when no store is named, else what the store raises. `trouble` hears of
+    each attempt that is repeated."""
     from stado.storage.open import open_store
 
     return open_store(
@@ -76,29 +91,34 @@ def open_store_of(
         tasks=machine.tasks,
         create=create,
         conditional_delete=conditional_delete,
+        trouble=trouble,
     )
 
 
-def open_repository(settings: Settings, machine: Machine) -> Repository:
+def open_repository(
+    settings: Settings, machine: Machine, trouble: StoreTrouble | None = None
+) -> Repository:
     """The deployment in a store. One read; the caller closes the repository's store."""
     from stado.jobs.deployments import read_deployment
     from stado.jobs.repository import Repository
 
-    store = open_store_of(settings, machine)
+    store = open_store_of(settings, machine, trouble=trouble)
     deployment = read_deployment(store)
     if not deployment.proof.conditional_delete:
         store.close()
-        store = open_store_of(settings, machine, conditional_delete=False)
+        store = open_store_of(settings, machine, conditional_delete=False, trouble=trouble)
     return Repository(store, deployment, **machine._asdict())
 
 
-def unused_repository(settings: Settings, machine: Machine, like: Repository) -> Repository:
+def unused_repository(
+    settings: Settings, machine: Machine, like: Repository, trouble: StoreTrouble | None = None
+) -> Repository:
     """Another repository of the same deployment whose store has sent nothing yet: what a process
     prepares for those that it forks, since a connection must not be shared."""
     from stado.jobs.repository import Repository
 
     honoured = like.deployment.proof.conditional_delete
-    store = open_store_of(settings, machine, conditional_delete=honoured)
+    store = open_store_of(settings, machine, conditional_delete=honoured, trouble=trouble)
     return Repository(store, like.deployment, **machine._asdict())
 
 

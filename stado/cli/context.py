@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stado.jobs.repository import Repository
     from stado.settings import Settings
     from stado.storage.port import Store
+    from stado.storage.trouble import StoreTrouble
     from stado.system.children import ChildProgram
     from stado.target import Target
 
@@ -43,8 +44,8 @@ def debugging() -> bool:
 
 
 def colour_unwanted() -> bool:
-    """https://no-color.org: set and not empty."""
-    return bool(os.environ.get("NO_COLOR"))
+    """https://no-color.org (set and not empty), or a terminal that knows no colours."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
@@ -125,9 +126,7 @@ def alone_with(path: Path) -> Iterator[None]:
                 yield
                 return
         clock.sleep(_LOCK_PAUSE_SECONDS)
-    raise Refused(
-        "config_busy", f"another program holds {path}: try again when it has ended"
-    )
+    raise Refused("config_busy", f"another program holds {path}: try again when it has ended")
 
 
 def _home() -> Path:
@@ -141,29 +140,56 @@ def live_machine() -> Machine:
 
 
 @contextmanager
-def opened_store(settings: Settings, machine: Machine, *, create: bool = False) -> Iterator[Store]:
-    """A store that need not be a deployment. Raises `Refused` when none is named."""
-    from stado.composition import open_store_of
+def watched_store(machine: Machine) -> Iterator[StoreTrouble]:
+    """For the stores that are opened within: what keeps a command waiting is counted, and told
+    on stderr."""
+    from stado.cli.waiting_lines import telling
+    from stado.storage.trouble import StoreTrouble
 
-    store = open_store_of(settings, machine, create=create)
-    try:
-        yield store
-    finally:
-        store.close()
+    trouble = StoreTrouble(machine.clock, machine.tasks)
+    with telling(trouble, machine):
+        yield trouble
 
 
 @contextmanager
-def opened_repository(target: Target) -> Iterator[Repository]:
-    """The deployment in the store that the options, the environment or the file name."""
+def opened_store(
+    settings: Settings,
+    machine: Machine,
+    *,
+    create: bool = False,
+    trouble: StoreTrouble | None = None,
+) -> Iterator[Store]:
+    """A store that need not be a deployment. Raises `Refused` when none is named. `trouble` is
+    that of `watched_store` where a command opens more than one."""
+    from stado.composition import open_store_of
+
+    with _watched(machine, trouble) as watched:
+        store = open_store_of(settings, machine, create=create, trouble=watched)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def opened_repository(target: Target, trouble: StoreTrouble | None = None) -> Iterator[Repository]:
+    """The deployment in the store that the options, the environment or the file name. `trouble`
+    is that of `watched_store` where a command opens more than one."""
     from stado.composition import open_repository
 
-    settings = read_settings(target)
-    with _naming_the_store(settings):
-        repo = open_repository(settings, live_machine())
+    settings, machine = read_settings(target), live_machine()
+    with _naming_the_store(settings), _watched(machine, trouble) as watched:
+        repo = open_repository(settings, machine, watched)
         try:
             yield repo
         finally:
             repo.store.close()
+
+
+def _watched(
+    machine: Machine, trouble: StoreTrouble | None
+) -> AbstractContextManager[StoreTrouble]:
+    return watched_store(machine) if trouble is None else nullcontext(trouble)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Answers that are not the store's: a proxy's page, a portal's, or one that was cut off."""
+"""Answers that are not the store's: a proxy's page, a portal's, one that was cut off, or none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from stado.errors import Ambiguous, Unavailable
+
+_CAUSES_MAX = 10
 
 
 @contextmanager
@@ -17,3 +19,15 @@ def answer_errors(key: str, *, writing: bool) -> Iterator[None]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"the answer is not one of the store's ({error!r}): is there a proxy before it?"
         raise (Ambiguous if writing else Unavailable)(key, why) from error
+
+
+def why_not_reached(error: BaseException) -> str:
+    """What the operating system said of a connection that was not made; else the error's kind."""
+    cause: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if cause is None:
+            break
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__

@@ -40,6 +40,7 @@ from stado.storage.transfer import chunks_of, pour, pour_into_file
 
 TEMPORARY_FOLDER = ".tmp"
 STALE_AFTER = timedelta(hours=1)
+_OWN_NAMES = (TEMPORARY_FOLDER, LOCKS_FOLDER, "lost+found")
 _PLACE_ATTEMPTS = 5
 """How often a folder may be removed under a writer's hands before it gives up."""
 
@@ -83,6 +84,21 @@ class FileStore:
             if durable:
                 sync_path(root.absolute().parent)
         return cls(root, clock, entropy, durable=durable)
+
+    @staticmethod
+    def names_in(root: Path) -> builtins.list[str]:
+        """What is there, whoever put it there, but for what an adapter or a file system keeps for
+        itself; folders end with `/`. Makes nothing."""
+        with store_errors(str(root), writing=False):
+            try:
+                with os.scandir(root) as found:
+                    return sorted(
+                        item.name + ("/" if item.is_dir() else "")
+                        for item in found
+                        if item.name not in _OWN_NAMES
+                    )
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     @property
     def address(self) -> str:

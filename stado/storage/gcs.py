@@ -136,6 +136,11 @@ class GcsStore:
             question["pageToken"] = token
         return entries[:limit]
 
+    def first_keys(self, limit: int) -> builtins.list[str]:
+        """What is there, whoever put it there: keys as they stand, of one request."""
+        found, _ = self._list_page("", {"prefix": self._prefix, "maxResults": str(limit)})
+        return [entry.key for entry in found]
+
     def now(self) -> datetime:
         if self._clock_read is None:
             self._list_page("", {"prefix": self._prefix, "maxResults": "1"})

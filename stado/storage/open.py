@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from stado.errors import Misconfigured
 from stado.ports import Clock, Entropy, Tasks
@@ -16,11 +17,14 @@ from stado.storage.file import FileStore
 from stado.storage.keys import check_key
 from stado.storage.port import Store
 from stado.storage.retry import RetryingStore
+from stado.storage.trouble import StoreTrouble
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HALF_SCHEME = re.compile(r"(s3|gs|file):(?!//)")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
+
+_FIRST_KEYS = 100
 
 
 class Scheme(StrEnum):
@@ -89,15 +93,17 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
     tasks: Tasks,
     create: bool = False,
     conditional_delete: bool = True,
+    trouble: StoreTrouble | None = None,
 ) -> RetryingStore:
     """Sends nothing to a bucket yet; a directory must exist, or is made with `create`.
 
     `endpoint` is the URL of a server other than AWS or Google; `conditional_delete` is what the
-    store was proved to honour. Raises `Misconfigured`, and `Denied` for a directory."""
+    store was proved to honour; `trouble` hears of what is repeated. Raises
+    `Misconfigured`, and `Denied` for a directory."""
     parsed = parse_address(address)
     if parsed.scheme is Scheme.FILE:
         store = _open_directory(parsed.path, clock, entropy, create=create)
-        return RetryingStore(store, clock=clock, entropy=entropy, tasks=tasks)
+        return RetryingStore(store, clock=clock, entropy=entropy, tasks=tasks, trouble=trouble)
     check_endpoint(endpoint)
     _check_installed(parsed.scheme)
     bucket = _BucketOptions(endpoint, region, conditional_delete)
@@ -106,8 +112,40 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
     else:
         inner, at_a_time = _open_gcs(parsed, bucket, clock, tasks)
     return RetryingStore(
-        inner, clock=clock, entropy=entropy, tasks=tasks, concurrent_creates=at_a_time
+        inner,
+        clock=clock,
+        entropy=entropy,
+        tasks=tasks,
+        concurrent_creates=at_a_time,
+        trouble=trouble,
     )
+
+
+def first_names(
+    address: str, *, endpoint: str | None, region: str | None, clock: Clock, tasks: Tasks
+) -> list[str]:
+    """What is at an address, whoever put it there: names, those of folders with `/` at their end.
+
+    All of a directory; of a bucket those that one request tells. Empty when nothing is there.
+    Makes nothing. Raises what `open_store` does, and what keeps a bucket from answering."""
+    parsed = parse_address(address)
+    if parsed.scheme is Scheme.FILE:
+        return FileStore.names_in(parsed.path)
+    check_endpoint(endpoint)
+    _check_installed(parsed.scheme)
+    options = _BucketOptions(endpoint, region, conditional_delete=False)
+    open_bucket = _open_s3 if parsed.scheme is Scheme.S3 else _open_gcs
+    store, _ = open_bucket(parsed, options, clock, tasks)
+    try:
+        keys = store.first_keys(_FIRST_KEYS)
+    finally:
+        store.close()
+    names = [name + slash for name, slash, _ in (key.partition("/") for key in keys)]
+    return list(dict.fromkeys(name for name in names if name))
+
+
+class _Bucket(Store, Protocol):
+    def first_keys(self, limit: int) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +163,7 @@ def _open_directory(path: Path, clock: Clock, entropy: Entropy, *, create: bool)
 
 def _open_s3(
     address: StoreAddress, options: _BucketOptions, clock: Clock, tasks: Tasks
-) -> tuple[Store, int]:
+) -> tuple[_Bucket, int]:
     from stado.storage.s3 import CONCURRENT_CREATES, S3Store
 
     store = S3Store(
@@ -142,7 +180,7 @@ def _open_s3(
 
 def _open_gcs(
     address: StoreAddress, options: _BucketOptions, clock: Clock, tasks: Tasks
-) -> tuple[Store, int]:
+) -> tuple[_Bucket, int]:
     from stado.storage.gcs import CONCURRENT_CREATES, GcsStore
 
     store = GcsStore(

@@ -17,9 +17,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from stado.errors import Ambiguous, Conflict, Exists, NotFound, StoreError, Unavailable
+from stado.errors import (
+    Ambiguous,
+    Conflict,
+    Exists,
+    NotFound,
+    StoreError,
+    Throttled,
+    Unavailable,
+)
 from stado.ports import Clock, Entropy, Tasks
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Store, Version
+from stado.storage.trouble import RequestInHand, Setback, StoreTrouble
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -44,7 +53,8 @@ class RetryingStore:
     """Raises `Unavailable` when every attempt was certainly not applied, `Ambiguous` otherwise.
 
     `concurrent_creates` is for stores without a bulk operation: `create_many` then makes so many
-    creates at a time, each with retries of its own. None leaves it to the store."""
+    creates at a time, each with retries of its own. None leaves it to the store. `trouble` hears
+    of each attempt that failed and will be repeated, before the wait."""
 
     def __init__(
         self,
@@ -55,6 +65,7 @@ class RetryingStore:
         tasks: Tasks,
         limits: RetryLimits | None = None,
         concurrent_creates: int | None = None,
+        trouble: StoreTrouble | None = None,
     ) -> None:
         self._inner = inner
         self._clock = clock
@@ -62,6 +73,7 @@ class RetryingStore:
         self._tasks = tasks
         self._limits = limits if limits is not None else RetryLimits()
         self._concurrent_creates = concurrent_creates
+        self._trouble = trouble
 
     @property
     def address(self) -> str:
@@ -81,7 +93,7 @@ class RetryingStore:
         if self._concurrent_creates is not None:
             return self._create_concurrently(items, self._concurrent_creates)
         attempts = _CreateMany(self._inner, self._tasks, items)
-        return self._repeated(items[0][0] if items else "", attempts.once)
+        return self._repeated(items[0][0] if items else "", attempts.once, transfer=True)
 
     def replace(self, key: str, data: bytes, version: Version) -> Version:
         attempts = _Replace(self._inner, key, data, version)
@@ -105,28 +117,44 @@ class RetryingStore:
         return self._repeated(self.address, self._inner.now)
 
     def upload(self, key: str, path: Path) -> FileDigest:
-        return self._repeated(key, lambda: self._inner.upload(key, path))
+        return self._repeated(key, lambda: self._inner.upload(key, path), transfer=True)
 
     def download(self, key: str, path: Path) -> FileDigest:
-        return self._repeated(key, lambda: self._inner.download(key, path))
+        return self._repeated(key, lambda: self._inner.download(key, path), transfer=True)
 
     def close(self) -> None:
         self._inner.close()
 
-    def _repeated(self, key: str, call: Callable[[], Result]) -> Result:
-        """Calls until there is an answer, or the budget is spent.
+    def _repeated(self, key: str, call: Callable[[], Result], *, transfer: bool = False) -> Result:
+        """Calls until there is an answer, or the budget is spent."""
+        if self._trouble is None:
+            return self._called(key, call, None)
+        request = self._trouble.begin(transfer=transfer)
+        try:
+            return self._called(key, call, request)
+        finally:
+            self._trouble.end(request)
 
-        Nearly every first call answers, and then the machinery for the others costs nothing."""
+    def _called(
+        self, key: str, call: Callable[[], Result], request: RequestInHand | None
+    ) -> Result:
+        """Nearly every first call answers, and then the machinery for the others costs nothing."""
         end = self._clock.monotonic() + self._limits.total_seconds
         try:
             return call()
         except (Unavailable, Ambiguous) as error:
             if not _is_worth_retrying(error):
                 raise
-            return self._repeat(key, call, first_error=error, end=end)
+            return self._repeat(key, call, request, first_error=error, end=end)
 
     def _repeat(
-        self, key: str, call: Callable[[], Result], *, first_error: StoreError, end: float
+        self,
+        key: str,
+        call: Callable[[], Result],
+        request: RequestInHand | None,
+        *,
+        first_error: StoreError,
+        end: float,
     ) -> Result:
         """The attempts after one that failed; its error counts as the first one's."""
         from tenacity import Retrying, retry_if_exception
@@ -148,10 +176,14 @@ class RetryingStore:
             too_late = self._clock.monotonic() + state.upcoming_sleep > end
             return too_late or state.attempt_number >= self._limits.attempts
 
+        def tell(state: RetryCallState) -> None:
+            self._tell(key, state, request, end)
+
         retrying = Retrying(
             sleep=self._clock.sleep,
             wait=self._wait,
             stop=is_spent,
+            before_sleep=tell,
             retry=retry_if_exception(_is_worth_retrying),
             reraise=True,
         )
@@ -161,6 +193,24 @@ class RetryingStore:
             if unclear:
                 raise Ambiguous(key, f"an earlier attempt had no answer; then: {error}") from error
             raise
+
+    def _tell(
+        self, key: str, state: RetryCallState, request: RequestInHand | None, end: float
+    ) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if self._trouble is None or request is None or error is None:
+            return
+        left_seconds = end - self._clock.monotonic()
+        setback = Setback(
+            key=key,
+            error=str(error).removeprefix(f"{key}: "),
+            throttled=isinstance(error, Throttled),
+            attempt=state.attempt_number,
+            wait_seconds=state.upcoming_sleep,
+            elapsed_seconds=self._limits.total_seconds - left_seconds,
+            left_seconds=left_seconds,
+        )
+        self._trouble.put_off(request, setback)
 
     def _wait(self, state: RetryCallState) -> float:
         """Exponential, with jitter over its upper half."""

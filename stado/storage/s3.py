@@ -7,16 +7,16 @@ versions, so records that are replaced must differ in every writing.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from boto3.s3.transfer import TransferConfig
 
-from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
+from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
 from stado.storage.answers import answer_errors
 from stado.storage.keys import check_key, check_prefix, is_listed
@@ -29,6 +29,8 @@ CONCURRENT_CREATES = 32
 _TRANSFER = TransferConfig(
     multipart_threshold=16 << 20, multipart_chunksize=16 << 20, max_concurrency=4
 )
+
+Result = TypeVar("Result")
 
 
 class S3Store:
@@ -54,7 +56,7 @@ class S3Store:
         self._clock = clock
         self._tasks = tasks
         with store_errors(self.address, writing=False):
-            self._clients = S3Clients(tasks, endpoint, region)
+            self._clients = S3Clients(clock, tasks, endpoint, region)
         self._conditional_delete = conditional_delete
         self._clock_read: tuple[datetime, float] | None = None
 
@@ -64,21 +66,26 @@ class S3Store:
 
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         condition = {} if unless is None else {"IfNoneMatch": f'"{unless}"'}
-        with self._asking(key, writing=False) as (client, place):
-            answer = client.get_object(**place, **condition)
+
+        def ask(client: Any) -> Blob:
+            answer = client.get_object(**self._place(key), **condition)
             data: bytes = answer["Body"].read()
             self._note(answer)
-            version = _version(answer)
-        if version == unless:
+            return Blob(data, _version(answer))
+
+        blob = self._ask(key, ask, writing=False)
+        if blob.version == unless:
             raise NotModified(key)
-        return Blob(data, version)
+        return blob
 
     def head(self, key: str) -> Entry:
+        def ask(client: Any) -> Entry:
+            answer = client.head_object(**self._place(key))
+            self._note(answer)
+            return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
+
         try:
-            with self._asking(key, writing=False) as (client, place):
-                answer = client.head_object(**place)
-                self._note(answer)
-                return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
+            return self._ask(key, ask, writing=False)
         except NotFound:
             self.now()  # a missing bucket looks the same here; the first listing tells
             raise
@@ -127,6 +134,10 @@ class S3Store:
             after, page_size = page[-1].key, LIST_LIMIT_MAX
         return entries[:limit]
 
+    def first_keys(self, limit: int) -> builtins.list[str]:
+        """What is there, whoever put it there: keys as they stand, of one request."""
+        return [entry.key for entry in self._list_page("", "", limit)[0]]
+
     def now(self) -> datetime:
         if self._clock_read is None:
             self._list_page("", "", 1)
@@ -136,34 +147,53 @@ class S3Store:
         return at + timedelta(seconds=self._clock.monotonic() - monotonic)
 
     def upload(self, key: str, path: Path) -> FileDigest:
-        check_key(key)
-        with closing(HashingReader(path)) as source:
-            with store_errors(key, writing=True), answer_errors(key, writing=True):
-                client = self._clients.for_transfers()
-                client.upload_fileobj(source, self._bucket, self._prefix + key, Config=_TRANSFER)
-            return source.digest()
+        def ask(client: Any) -> FileDigest:
+            with closing(HashingReader(path)) as source:
+                client.upload_fileobj(source, Config=_TRANSFER, **self._place(key))
+                return source.digest()
+
+        return self._ask(key, ask, writing=True, transfer=True)
 
     def download(self, key: str, path: Path) -> FileDigest:
-        check_key(key)
-        with store_errors(key, writing=False):
-            client = self._clients.for_transfers()
-            answer = client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+        def ask(client: Any) -> FileDigest:
+            answer = client.get_object(**self._place(key))
             return pour_into_file(answer["Body"].iter_chunks(CHUNK_BYTES), path)
+
+        return self._ask(key, ask, writing=False, transfer=True)
 
     def close(self) -> None:
         self._clients.close()
 
-    @contextmanager
-    def _asking(self, key: str, *, writing: bool) -> Iterator[tuple[Any, dict[str, str]]]:
+    def _place(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._prefix + key}
+
+    def _ask(
+        self, key: str, call: Callable[[Any], Result], *, writing: bool, transfer: bool = False
+    ) -> Result:
+        """What `call` makes of the answer to the request that it sends by the client it is given:
+        once, or twice where credentials were refused."""
         check_key(key)
-        with store_errors(key, writing=writing), answer_errors(key, writing=writing):
-            yield self._clients.for_objects(), {"Bucket": self._bucket, "Key": self._prefix + key}
+        return self._ask_of(key, call, writing=writing, transfer=transfer)
+
+    def _ask_of(
+        self, place: str, call: Callable[[Any], Result], *, writing: bool, transfer: bool = False
+    ) -> Result:
+        try:
+            with (
+                store_errors(place, writing=writing, now=self._clock.now()),
+                answer_errors(place, writing=writing),
+            ):
+                return self._clients.ask(place, call, transfer=transfer)
+        except Denied as error:
+            raise self._clients.explained(place, error) from None
 
     def _write(self, key: str, data: bytes, condition: Mapping[str, str]) -> Version:
-        with self._asking(key, writing=True) as (client, place):
-            answer = client.put_object(**place, Body=data, **condition)
+        def ask(client: Any) -> Version:
+            answer = client.put_object(**self._place(key), Body=data, **condition)
             self._note(answer)
             return _version(answer)
+
+        return self._ask(key, ask, writing=True)
 
     def _create_or_none(self, item: tuple[str, bytes]) -> Version | None:
         try:
@@ -172,8 +202,12 @@ class S3Store:
             return None
 
     def _delete(self, key: str, condition: Mapping[str, str]) -> None:
-        with suppress(NotFound), self._asking(key, writing=True) as (client, place):
-            client.delete_object(**place, **condition)
+        with suppress(NotFound):
+            self._ask(
+                key,
+                lambda client: client.delete_object(**self._place(key), **condition),
+                writing=True,
+            )
 
     def _delete_version(self, key: str, version: Version) -> None:
         try:
@@ -193,15 +227,16 @@ class S3Store:
     def _list_page(self, prefix: str, after: str, limit: int) -> tuple[builtins.list[Entry], bool]:
         """A page as the server has it, and whether there is more."""
         begin = {"StartAfter": self._prefix + after} if after else {}
-        place = prefix or self.address
-        with store_errors(place, writing=False), answer_errors(place, writing=False):
-            client = self._clients.for_objects()
+
+        def ask(client: Any) -> tuple[builtins.list[Entry], bool]:
             answer: Mapping[str, Any] = client.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **begin
             )
             self._note(answer)
             entries = [self._entry(item) for item in answer.get("Contents", [])]
             return entries, bool(answer["IsTruncated"])
+
+        return self._ask_of(prefix or self.address, ask, writing=False)
 
     def _entry(self, item: Mapping[str, Any]) -> Entry:
         key: str = item["Key"][len(self._prefix) :]

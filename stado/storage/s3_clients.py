@@ -1,14 +1,37 @@
-"""The SDK's clients: made at first use, one pair for each process."""
+"""The SDK's clients: made at first use, one pair for each process and state of the credentials.
+
+An SDK keeps what it read of credentials until its end, so a rotated file would be of no use to a
+program that runs for weeks. Clients are therefore made anew when the files they were made from have
+changed, and once after a refusal. Who is in the middle of a request keeps the old ones.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import boto3.session
+import botocore.session
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.loaders import create_loader
 
-from stado.ports import Tasks
+from stado.errors import Denied, StoreError, Unavailable
+from stado.ports import Clock, Tasks
+from stado.storage.credential_files import (
+    Stamp,
+    find_unsettled,
+    stamp_of,
+    unreadable_sentence,
+)
+from stado.storage.s3_errors import (
+    DENIED_REMEDY,
+    credential_errors,
+    is_refusal_of_credentials,
+)
 
 CONNECT_SECONDS = 3
 READ_SECONDS = 10
@@ -18,52 +41,129 @@ _CONNECTIONS = 64
 _TRANSFER_READ_SECONDS = 60
 _TRANSFER_ATTEMPTS = 5
 _NOBODY = "nobody"
+_LIMITS_OF_OTHERS = Config(
+    connect_timeout=CONNECT_SECONDS,
+    read_timeout=READ_SECONDS,
+    retries={"total_max_attempts": 2, "mode": "standard"},
+)
+"""For what the SDK asks on the way to credentials: its own limits are minutes."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What was made of the credentials as they were once."""
+
+    session: Any
+    credentials: Any
+    stamps: tuple[Stamp, ...]
+    owner: int
+    """The process that it was made in."""
+    clients: dict[bool, Any] = field(default_factory=dict)
 
 
 class S3Clients:
     """A client looks for credentials, perhaps over the network, when it is made, and it must not
     be shared with a forked process: so neither happens before the first request of a process.
 
-    The session is not safe between threads; it is used under our lock only."""
+    A session is not safe between threads; it is used under our lock only."""
 
-    def __init__(self, tasks: Tasks, endpoint: str | None, region: str | None) -> None:
+    def __init__(
+        self, clock: Clock, tasks: Tasks, endpoint: str | None, region: str | None
+    ) -> None:
+        self._clock = clock
         self._lock = tasks.lock()
         self._endpoint = endpoint
-        self._owner = 0
-        self._clients: dict[bool, Any] = {}
-        self._session = boto3.session.Session(region_name=region)
+        self._region = region
+        self._access: _Access | None = None
+        self._loader = create_loader()
+        core = botocore.session.get_session()
+        self._files = tuple(
+            Path(os.path.expandvars(name)).expanduser()
+            for name in map(core.get_config_variable, ("credentials_file", "config_file"))
+        )
+        self._profile: str = core.get_config_variable("profile") or "default"
         self._read_service_model()
 
-    def for_objects(self) -> Any:
-        """One attempt a request: a hidden retry would report our own write as a conflict."""
-        return self._client(transfers=False)
+    def ask(self, key: str, call: Callable[[Any], Result], *, transfer: bool = False) -> Result:
+        """Calls with a client of one attempt a request: a hidden retry would report our own write
+        as a conflict. One for a `transfer` is patient and retries: that is unconditional, to keys
+        used once.
 
-    def for_transfers(self) -> Any:
-        """Patient and retrying: transfers are unconditional, to keys used once."""
-        return self._client(transfers=True)
+        Calls a second time, with new clients, where the first call's credentials were refused.
+        Raises what the SDK does, and for credentials that cannot be had our own errors."""
+        access = self._usable_access(key)
+        try:
+            return call(self._client(key, access, transfer=transfer))
+        except ClientError as error:
+            if not is_refusal_of_credentials(error):
+                raise
+        self._drop(access)
+        return call(self._client(key, self._usable_access(key), transfer=transfer))
+
+    def explained(self, key: str, error: Denied) -> StoreError:
+        """A denial of credentials, with whose they were; but where they may be half written, one
+        that is worth trying again."""
+        text = str(error).removeprefix(f"{key}: ")
+        if DENIED_REMEDY not in text:
+            return error
+        unsettled = find_unsettled(self._files, self._clock.now())
+        if unsettled is not None:
+            return Unavailable(
+                key, f"{text}; {unsettled} was changed a moment ago, perhaps it is half written"
+            )
+        return Denied(key, f"{text}; used: {self._origin()}")
 
     def close(self) -> None:
         with self._lock:
-            for client in self._clients.values():
-                client.close()
-            self._clients = {}
+            if self._access is not None:
+                for client in self._access.clients.values():
+                    client.close()
+            self._access = None
 
-    def _client(self, *, transfers: bool) -> Any:
+    def _usable_access(self, key: str) -> _Access:
+        """With credentials that are still good: the SDK fetches the next ones here."""
+        with credential_errors(key):
+            access = self._current_access()
+            access.credentials.get_frozen_credentials()
+            return access
+
+    def _current_access(self) -> _Access:
+        """Raises what the SDK does when there are no credentials; then the next request looks for
+        them again."""
+        stamps = tuple(map(stamp_of, self._files))
         with self._lock:
-            if self._owner != os.getpid():
-                self._owner = os.getpid()
-                self._clients = {}
-            if transfers not in self._clients:
-                self._clients[transfers] = self._make(transfers=transfers)
-            return self._clients[transfers]
+            access = self._access
+            if access is None or access.owner != os.getpid() or access.stamps != stamps:
+                self._access = None
+                session = self._new_session()
+                credentials = session.get_credentials()
+                if credentials is None:
+                    raise NoCredentialsError
+                self._access = access = _Access(session, credentials, stamps, os.getpid())
+            return access
 
-    def _make(self, *, transfers: bool) -> Any:
-        read_seconds = _TRANSFER_READ_SECONDS if transfers else READ_SECONDS
-        attempts = _TRANSFER_ATTEMPTS if transfers else 1
+    def _drop(self, access: _Access) -> None:
+        """Unless another thread has done so. It is not closed: others may be using it."""
+        with self._lock:
+            if self._access is access:
+                self._access = None
+
+    def _client(self, key: str, access: _Access, *, transfer: bool) -> Any:
+        with self._lock, credential_errors(key):
+            if transfer not in access.clients:
+                access.clients[transfer] = self._make(access.session, transfer=transfer)
+            return access.clients[transfer]
+
+    def _make(self, session: Any, *, transfer: bool) -> Any:
         config = Config(
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=read_seconds,
-            retries={"total_max_attempts": attempts, "mode": "standard"},
+            read_timeout=_TRANSFER_READ_SECONDS if transfer else READ_SECONDS,
+            retries={
+                "total_max_attempts": _TRANSFER_ATTEMPTS if transfer else 1,
+                "mode": "standard",
+            },
             max_pool_connections=_CONNECTIONS,
         )
         if self._endpoint is not None:
@@ -75,19 +175,66 @@ class S3Clients:
                     response_checksum_validation="when_required",
                 )
             )
-        client = self._session.client("s3", endpoint_url=self._endpoint, config=config)
-        if not transfers:
+        client = session.client("s3", endpoint_url=self._endpoint, config=config)
+        if not transfer:
             client.meta.events.register_last("before-call.s3", _without_expectation)
         return client
 
-    def _read_service_model(self) -> None:
-        """The session keeps it, which saves each forked process a quarter of a second of CPU.
+    def _new_session(self) -> Any:
+        """All share what was read of the service: that takes a quarter of a second of CPU."""
+        core = botocore.session.get_session()
+        core.register_component("data_loader", self._loader)
+        core.set_default_client_config(_LIMITS_OF_OTHERS)
+        session = boto3.session.Session(botocore_session=core, region_name=self._region)
+        # Each session adds the same folder.
+        self._loader.search_paths[:] = dict.fromkeys(self._loader.search_paths)
+        return session
 
-        With credentials given, for then none are looked for; this client never sends anything."""
-        region = self._session.region_name or "us-east-1"
-        self._session.client(
-            "s3", region_name=region, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY
-        ).close()
+    def _read_service_model(self) -> None:
+        """Before the first fork, for all the copies. With credentials given, for then none are
+        looked for; this client never sends anything."""
+        try:
+            self._new_session().client(
+                "s3",
+                region_name=self._region or "us-east-1",
+                aws_access_key_id=_NOBODY,
+                aws_secret_access_key=_NOBODY,
+            ).close()
+        except BotoCoreError:
+            return  # of a profile or a file of settings: the first request says so
+
+    def _origin(self) -> str:
+        """Where the credentials came from, or would have."""
+        access = self._access
+        method = getattr(access.credentials, "method", None) if access is not None else None
+        if method is not None:
+            return _ORIGINS.get(method, "{profile} in {config}, by {method}").format(
+                method=method,
+                profile=f'profile "{self._profile}"',
+                shared=self._files[0],
+                config=self._files[1],
+            )
+        unreadable = unreadable_sentence(self._files)
+        return unreadable or (
+            f'none; looked for in the environment, for profile "{self._profile}" in '
+            f"{self._files[0]} and {self._files[1]}, and for a role of this machine"
+        )
+
+
+_ORIGINS = {
+    "env": "the environment (AWS_ACCESS_KEY_ID)",
+    "explicit": "the environment (AWS_ACCESS_KEY_ID)",
+    "shared-credentials-file": "{profile} in {shared}",
+    "config-file": "{profile} in {config}",
+    "custom-process": "the credential_process of {profile} in {config}",
+    "assume-role": "the role of {profile} in {config}",
+    "assume-role-with-web-identity": "the web identity token of {profile}",
+    "sso": "the single sign-on of {profile}: `aws sso login` renews it",
+    "login": "the login of {profile}: `aws login` renews it",
+    "iam-role": "the role of this instance",
+    "container-role": "the role of this container",
+}
+"""By the SDK's name of the method."""
 
 
 def _without_expectation(params: dict[str, Any], **_: Any) -> None:

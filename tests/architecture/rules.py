@@ -17,7 +17,10 @@ OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 _USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
 _SETTINGS = ("stado.settings", "stado.config_file", "stado.choice")
 _PROGRAMS = (*_USE_CASES, *_SETTINGS, "stado.target", "stado.version")
-_BUILDING = ("stado.composition", "stado.system", "stado.storage.open")
+_BUILDING = (
+    *("stado.composition", "stado.system"),
+    *("stado.storage.open", "stado.storage.trouble"),
+)
 
 LAYERS: Mapping[str, tuple[str, ...]] = {
     # The longest name that fits a module says what of ours it may import besides its own layer.
@@ -33,7 +36,14 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado.jobs": _USE_CASES,
     "stado.providers": ("stado.errors", "stado.ports", "stado.core"),
     # What the three programs share when they are put together.
-    "stado.composition": (*_USE_CASES, *_SETTINGS, "stado.system", "stado.storage.open"),
+    "stado.composition": (
+        *_USE_CASES,
+        *_SETTINGS,
+        "stado.system",
+        "stado.storage.open",
+        "stado.storage.trouble",
+        "stado.storage.trouble_log",
+    ),
     "stado.version": (),
     "stado.target": (),
     # The conformance suite is what `stado doctor` runs; the composition names the machine's type.
@@ -42,6 +52,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.composition",
         "stado.storage.open",
         "stado.storage.contract",
+        "stado.storage.trouble",
     ),
     "stado.cli.context": (*_PROGRAMS, *_BUILDING, "stado.cli"),
     "stado.console": (*_PROGRAMS, "stado.storage.open"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,18 +31,28 @@ class Request:
 
 
 class CannedServer:
-    """Gives the answers in turn, and the last one for ever."""
+    """Gives the answers in turn, and the last one for ever; or what a function makes of each
+    request."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.requests: list[Request] = []
+        self.date: str | None = None
+        """What it says of the time; None: this machine's."""
         self._answers: list[Answer] = []
+        self._answer_by: Callable[[Request], Answer] | None = None
 
     def answers(self, *answers: Answer) -> None:
         self._answers = list(answers)
+        self._answer_by = None
+
+    def answers_by(self, answer: Callable[[Request], Answer]) -> None:
+        self._answer_by = answer
 
     def next(self, request: Request) -> Answer:
         self.requests.append(request)
+        if self._answer_by is not None:
+            return self._answer_by(request)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
@@ -67,6 +77,9 @@ def canned_server() -> Iterator[CannedServer]:
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(told.body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return canned.date or super().date_time_string(timestamp)
 
         def log_message(self, *_: object) -> None:
             """Silence."""
