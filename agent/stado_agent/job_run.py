@@ -538,7 +538,8 @@ class JobRun:
                 raise
             except StoreError as error:
                 tries += 1
-                self._log_delay(error, pause)
+                if tries.bit_count() == 1:  # 1, 2, 4, 8 …: an outage of hours is some lines
+                    self._log_delay(error, tries, pause)
                 if tries >= _TROUBLE_AFTER_TRIES:
                     self._pulse.trouble = f"the store has refused it {tries} times: {error}"
             if between is not None:
@@ -546,11 +547,12 @@ class JobRun:
             self._repo.clock.sleep(self._repo.entropy.uniform(pause / 2, pause))
             pause = min(pause * 2, _RETRY_SECONDS_MAX)
 
-    def _log_delay(self, error: StoreError, pause: float) -> None:
+    def _log_delay(self, error: StoreError, tries: int, pause: float) -> None:
         log.warning(
-            "event=store_%s job=%s retry_seconds=%.0f error=%r",
+            "event=store_%s job=%s tries=%d retry_seconds=%.0f error=%r",
             "refused" if isinstance(error, Denied) else "unreachable",
             self._record.id,
+            tries,
             pause,
             str(error),
         )

@@ -442,6 +442,7 @@ class FakeProcesses:
         self.scripts: dict[str, Script] = {}
         self.executions: list[Execution] = []
         self.forked: list[FakeProcess] = []
+        self.ended_enclosures: list[Path] = []
         self.fork_error: OSError | None = None
         self.before_fork: Callable[[], object] = lambda: None
         self._pid = 100
@@ -504,6 +505,7 @@ class FakeProcesses:
         return self.identify(identity.pid) == identity
 
     def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
+        self.ended_enclosures += enclosure
         for process in self.forked:
             if process.identity == leader:
                 process.kill()
@@ -542,6 +544,7 @@ class FakeHardware:
         self.memory_gb = memory_gb
         self.disk_error: OSError | None = None
         self.disk_free = 100 * GIB
+        self.boot = "boot-1"
 
     def host_name(self) -> str:
         return "host-a"
@@ -564,4 +567,4 @@ class FakeHardware:
         return 100 * GIB
 
     def boot_id(self) -> str | None:
-        return "boot-1"
+        return self.boot

@@ -21,7 +21,7 @@ from stado.ports import ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.job_run import Host, JobRun
+from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host, JobRun
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
 from tests.jobs.actors import GuardedStore
@@ -56,6 +56,7 @@ class Scene:
         self.folder.make()
         self.job = self.world.submit(command, spec=spec)
         self.entry = self.world.entries()[0]
+        self.log_limit = LOG_LIMIT_DEFAULT
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
 
@@ -105,7 +106,14 @@ class Scene:
 
     def host(self) -> Host:
         identity: ProcessIdentity = self.processes.own_identity()
-        return Host(self.processes, self.folder, ALICE, {"PATH": "/bin"}, identity)
+        return Host(
+            self.processes,
+            self.folder,
+            ALICE,
+            {"PATH": "/bin"},
+            identity,
+            log_limit=self.log_limit,
+        )
 
     def store(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -27,8 +28,16 @@ from stado.storage.port import Store
 from stado_agent.agent import Agent, AgentSettings, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.workspace import HostFolder, SupervisorNote
-from tests.agent.fakes import FakeHardware, FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
-from tests.agent.scene import DeathAt, Trouble
+from tests.agent.fakes import (
+    GIB,
+    FakeHardware,
+    FakeProcess,
+    FakeProcesses,
+    Script,
+    TurnClock,
+    TurnTasks,
+)
+from tests.agent.scene import DeathAt, Trouble, stored_log
 from tests.jobs.actors import GuardedStore
 from tests.jobs.world import BOB, LEASE, World, heal
 
@@ -48,6 +57,8 @@ class Host:
         self.folder.make()
         self.trouble = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
         self.trouble.on = False
+        self.salvage_trouble = Trouble(FaultKind.UNAVAILABLE, lambda _, key: "/log/" in key)
+        self.salvage_trouble.on = False
         self.on_listing: Callable[[], object] = lambda: None
         """After the agent has listed the queue."""
 
@@ -61,7 +72,8 @@ class Host:
     ) -> Agent:
         listed: Store = GuardedStore(self.world.store, after=self._after)
         own: Store = FaultyStore(listed, self.clock, self.trouble)
-        theirs: Store = GuardedStore(self.world.store, before=before)
+        guarded: Store = GuardedStore(self.world.store, before=before)
+        theirs: Store = FaultyStore(guarded, self.clock, self.salvage_trouble)
         return Agent(
             self.world.repo_over(own),
             self.world.repo_over(theirs),
@@ -534,3 +546,111 @@ def test_what_a_host_refuses_when_a_supervisor_died_ends_no_agent(
     note.mkdir()
     host.step_until(lambda: host.at_rest(job))
     assert host.world.record(State.COMPLETED, job).epoch == 2
+
+
+# --- a host that cannot start anything ---------------------------------------------------------
+
+
+def test_a_full_disk_stops_the_claiming_and_nothing_else(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A57's kind: the reason is published, what runs goes on, one warning is logged; and it is
+    over when there is room again, with some to spare."""
+    host.script(100)
+    first, second = host.submit("true", "true", cpu=4)
+    host.step_to_start()
+    host.hardware.disk_free = GIB // 2
+    with caplog.at_level("WARNING"):
+        host.step_until(lambda: host.at_rest(first))
+        host.step_for(60)
+    assert host.world.states(second) == {State.QUEUED}
+    hindrance = host.capacity().hindrance
+    assert hindrance is not None
+    assert hindrance.code == "disk_full"
+    assert "0.50 GiB free" in hindrance.detail
+    assert "--disk-reserve-gb" in hindrance.detail
+    assert len([one for one in caplog.records if "claims_nothing" in one.getMessage()]) == 1
+    host.hardware.disk_free = round(1.05 * GIB)
+    host.step_for(30)
+    assert host.world.states(second) == {State.QUEUED}
+    host.hardware.disk_free = 2 * GIB
+    host.step_until(lambda: host.at_rest(second))
+    host.step_for(LEASE / 8 + 1)
+    assert host.capacity().hindrance is None
+
+
+def test_a_host_that_cannot_start_jobs_tries_one_now_and_then(host: Host) -> None:
+    """A33's kind: it does not draw the queue through itself; the jobs lose nothing."""
+    refusal = OSError(errno.ENOMEM, "Cannot allocate memory")
+    host.processes.scripts["true"] = Script(refused=refusal)
+    jobs = host.submit(*["true"] * 8)
+    host.step_for(600)
+    tried = sum(len(host.world.repo.cells(job).ends) for job in jobs)
+    assert 4 <= tried <= 4 + 8
+    hindrance = host.capacity().hindrance
+    assert hindrance is not None
+    assert "Cannot allocate memory" in hindrance.detail
+    host.script(5)
+    host.step_until(lambda: all(host.at_rest(job) for job in jobs))
+    for job in jobs:
+        record = host.world.record(State.COMPLETED, job)
+        assert (record.starts, record.lease_losses) == (1, 0)
+
+
+# --- what dead supervisors left -----------------------------------------------------------------
+
+
+def test_what_a_dead_supervisor_left_of_a_log_is_brought_to_the_store(host: Host) -> None:
+    """A48: also when the store was away when it died, and another agent has to do it."""
+    host.script(1000)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    host.step_for(5)
+    host.processes.executions[0].process.print(b"unsent\n")
+    (supervisor,) = host.living()
+    supervisor.channel.close()
+    supervisor.kill()
+    host.salvage_trouble.on = True
+    before: list[bytes] = []
+
+    def mend() -> None:
+        before.append(stored_log(host.world.repo, job, 1))
+        host.salvage_trouble.on = False
+
+    host.clock.at(host.clock.monotonic() + 70, mend)
+    host.agent = host.new_agent()
+    host.agent.run(after_steps(200))
+    assert before == [b"begun\n"]
+    assert stored_log(host.world.repo, job, 1) == b"begun\nunsent\n"
+    in_use = {note.workspace for note in host.folder.notes()}
+    assert {path.name for path in (host.folder.root / "jobs").iterdir()} == in_use
+
+
+def test_a_note_from_before_the_host_was_started_again_names_nobody_who_lives(
+    host: Host,
+) -> None:
+    """Its pid and start may be another process's by now: the epoch is given back at once."""
+    host.script(1000)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    (supervisor,) = host.living()
+    supervisor.channel.close()
+    host.hardware.boot = "boot-2"
+    host.agent = host.new_agent()
+    host.agent.run(after_steps(2))
+    end = host.world.repo.find_end(job, 1)
+    assert end is not None
+    assert end.ending.reason is Reason.SUPERVISOR_DIED
+
+
+def test_what_held_a_command_together_is_ended_with_its_supervisor(host: Host) -> None:
+    """A21: what left the session of a dead supervisor is still in there."""
+    host.script(1000)
+    host.submit("true")
+    host.step_to_start()
+    host.step_for(1)
+    (note,) = host.folder.notes()
+    (supervisor,) = host.living()
+    supervisor.kill()
+    host.step_until(lambda: bool(host.processes.ended_enclosures))
+    assert host.processes.ended_enclosures == [Path(folder) for folder in note.enclosure]

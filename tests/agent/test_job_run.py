@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
+from stado.core.records import Heartbeat, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import cancel
+from stado.jobs.outputs import find_manifest
 from stado.jobs.reaping import Reaper
 from stado.storage.faults import Fault, FaultKind, ScriptedFaults
 from stado.storage.observe import WRITES, Operation
+from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import SupervisorNote
 from tests.agent.fakes import Script
 from tests.agent.scene import DeathAt, FaultAt, Scene, Trouble
@@ -640,3 +645,172 @@ def test_a_pulse_that_ends_by_an_unforeseen_error_ends_its_supervisor(
     assert not scene.world.repo.cells(scene.job).ends
     assert scene.clock.monotonic() < 60
     assert scene.heal() == [2]
+
+
+# --- memory, what does not end, a host without room, a long log -------------------------------
+
+
+def test_a_command_above_its_memory_fails_for_that(tmp_path: Path) -> None:
+    """R82: by what the kernel says, not by the exit code alone; all of it is ended."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=1000, files=FILES))
+    claimed = scene.claim()
+
+    def exceed() -> None:
+        scene.processes.executions[0].process.over_memory = "it used more than the 2 GiB it stated"
+
+    scene.clock.at(20, exceed)
+    scene.run(claimed)
+    assert (scene.ending.verdict, scene.ending.reason) == (
+        Verdict.FAILED,
+        Reason.MEMORY_LIMIT_EXCEEDED,
+    )
+    assert "more than the 2 GiB" in (scene.ending.detail or "")
+    assert scene.processes.executions[0].process.signals == [signal.SIGKILL]
+    assert scene.log(1) == b"begun\n"
+    assert scene.output(1, "result") == b"42"
+
+
+@pytest.mark.parametrize(("exit_code", "reason"), [(-9, Reason.MEMORY_LIMIT_EXCEEDED), (0, None)])
+def test_a_command_that_lost_a_process_for_its_memory_and_succeeded_has_succeeded(
+    tmp_path: Path, exit_code: int, reason: Reason | None
+) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=50, exit_code=exit_code, over_memory="too much"))
+    scene.run(scene.claim())
+    assert scene.ending.reason is reason
+    assert scene.ending.exit_code == exit_code
+
+
+def test_a_cancel_is_never_reported_while_a_process_lives(tmp_path: Path) -> None:
+    """A24: the beats go on, and tell which process it is, why, and how often it was tried."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=5000, resistance="Operation not permitted"))
+    claimed = scene.claim()
+    told: list[str | None] = []
+    scene.clock.at(20, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.clock.at(200, lambda: told.append(scene.heartbeat().trouble))
+    scene.clock.at(900, lambda: told.append(scene.heartbeat().trouble))
+    scene.watch(seconds=900)
+
+    def give_in() -> None:
+        assert scene.world.states(scene.job) == {State.RUNNING}
+        assert scene.heartbeat().phase is Phase.STOPPING
+        scene.processes.executions[0].process.resistance = None
+
+    scene.clock.at(901, give_in)
+    scene.run(claimed)
+    early, late = told
+    assert early is not None
+    assert late is not None
+    assert re.fullmatch(
+        r"killed \d+ times and still alive: process \d+ \(python\): Operation not permitted", early
+    )
+    assert rounds_in(late) > rounds_in(early) > 3
+    assert (scene.ending.verdict, scene.final.epoch) == (Verdict.CANCELLED, 1)
+
+
+def rounds_in(trouble: str) -> int:
+    found = re.search(r"killed (\d+) times", trouble)
+    assert found is not None
+    return int(found[1])
+
+
+def test_an_outcome_waits_no_longer_than_a_minute_for_leftovers_that_cannot_be_killed(
+    tmp_path: Path,
+) -> None:
+    """Its place on the host is not given away before they are gone."""
+    scene = Scene(tmp_path)
+    scene.script(Script(seconds=50, resistance="stuck"))
+    claimed = scene.claim()
+    scene.clock.at(400, lambda: setattr(scene.processes.executions[0].process, "resistance", None))
+    at_rest_at: list[float] = []
+
+    def look() -> None:
+        if not at_rest_at and scene.world.states(scene.job) == {State.COMPLETED}:
+            at_rest_at.append(scene.clock.monotonic())
+
+    for second in range(50, 400, 5):
+        scene.clock.at(second, look)
+    scene.run(claimed)
+    assert scene.clock.monotonic() >= 400
+    assert at_rest_at
+    assert at_rest_at[0] < 130
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EAGAIN])
+def test_a_host_without_room_gives_the_job_back_untouched(tmp_path: Path, number: int) -> None:
+    """No loss is counted, however often it happens."""
+    scene = Scene(tmp_path, Spec(command="", max_lease_losses=0))
+    scene.script(Script(refused=OSError(number, os.strerror(number))))
+    scene.run(scene.claim())
+    ending = scene.ending_of(1)
+    assert (ending.verdict, ending.reason) == (Verdict.LOST, Reason.HOST_UNABLE)
+    assert os.strerror(number) in (ending.detail or "")
+    scene.script(Script(seconds=5))
+    assert scene.heal() == [2]
+    assert (scene.final.epoch, scene.final.starts, scene.final.lease_losses) == (2, 1, 0)
+
+
+def test_a_start_that_was_asked_for_wrongly_fails_the_job(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.script(Script(refused=FileNotFoundError(errno.ENOENT, "No such file", "/no/folder")))
+    scene.run(scene.claim())
+    assert scene.ending.reason is Reason.LAUNCH_FAILED
+    assert "/no/folder" in (scene.ending.detail or "")
+
+
+def test_what_was_dropped_of_a_log_is_in_the_manifest(tmp_path: Path) -> None:
+    """A57, A46: by the byte, also of a job that leaves no file."""
+    scene = Scene(tmp_path)
+    scene.log_limit = LogLimit(16_000)
+    scene.script(Script(seconds=20, log=b"x" * 99 + b"\n", last_log=b"last\n"))
+    claimed = scene.claim()
+    for second in range(1, 15):
+        scene.clock.at(
+            second, lambda: scene.processes.executions[0].process.print((b"y" * 99 + b"\n") * 100)
+        )
+    scene.run(claimed)
+    manifest = find_manifest(scene.world.repo, scene.job, 1)
+    assert manifest is not None
+    assert manifest.log is not None
+    kept = scene.log(1)
+    assert manifest.log.written == 100 + 14 * 10_000 + 5
+    assert (manifest.log.kept, manifest.log.kept + manifest.log.dropped) == (
+        len(kept),
+        manifest.log.written,
+    )
+    assert kept.startswith(b"x" * 99)
+    assert kept.endswith(b"last\n")
+
+
+def test_what_a_store_that_is_away_does_not_take_waits_on_the_host(tmp_path: Path) -> None:
+    """The command is not kept waiting, and nothing of its log is lost."""
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
+    away.on = False
+    scene.clock.at(10, lambda: setattr(away, "on", True))
+    scene.clock.at(30, lambda: scene.processes.executions[0].process.print(b"meanwhile\n"))
+    scene.clock.at(3000, lambda: setattr(away, "on", False))
+    scene.run(claimed, faults=away)
+    assert scene.commands == ["train", "check"]
+    assert scene.log(1) == b"begun\nmeanwhile\nended\nbegun\nended\n"
+    assert scene.ending.verdict is Verdict.COMPLETED
+
+
+def test_uploads_that_are_refused_are_told_while_they_are_tried(tmp_path: Path) -> None:
+    """A66, A60: uploading, with the error and how often it was tried; one execution."""
+    scene = scene_of(tmp_path)
+    claimed = scene.claim()
+    refused = Trouble(FaultKind.DENIED, lambda operation, _: operation is Operation.UPLOAD)
+    told: list[Heartbeat] = []
+    scene.clock.at(600, lambda: told.append(scene.heartbeat()))
+    scene.clock.at(700, lambda: setattr(refused, "on", False))
+    scene.watch(seconds=700)
+    scene.run(claimed, faults=refused)
+    assert told[0].phase is Phase.UPLOADING
+    assert "times" in (told[0].trouble or "")
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert scene.commands == ["train", "check"]
+    assert scene.final.epoch == 1
