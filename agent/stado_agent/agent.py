@@ -81,13 +81,24 @@ class AgentSettings:
     version: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HostPorts:
+    """The host, as an agent uses it."""
+
+    folder: HostFolder
+    processes: Processes
+    hardware: Hardware
+    environment: Mapping[str, str]
+
+
 class LeaveAtOnce(BaseException):
     """Raised out of whatever the agent is waiting for, by a signal's handler."""
 
 
 class Agent:
     """One agent. `supervisor_repo` is a repository whose store has never been used: each
-    supervisor gets it by the fork, with connections of its own."""
+    supervisor gets it by the fork, with connections of its own. `take_throttled` tells how many
+    requests the store has put off since it was last called."""
 
     def __init__(
         self,
@@ -95,34 +106,33 @@ class Agent:
         supervisor_repo: Repository,
         *,
         settings: AgentSettings,
-        folder: HostFolder,
-        processes: Processes,
-        hardware: Hardware,
-        environment: Mapping[str, str],
+        host: HostPorts,
+        take_throttled: Callable[[], int] = lambda: 0,
     ) -> None:
         self._repo = repo
         self._supervisor_repo = supervisor_repo
         self._settings = settings
-        self._folder = folder
-        self._processes = processes
-        self._environment = environment
-        self._budget = Budget(hardware, settings.limits)
+        self._folder = host.folder
+        self._processes = host.processes
+        self._environment = host.environment
+        self._take_throttled = take_throttled
+        self._budget = Budget(host.hardware, settings.limits)
         self._health = HostHealth(
             repo.clock,
-            hardware,
-            folder.root,
+            host.hardware,
+            host.folder.root,
             now=repo.now,
             disk_reserve_bytes=settings.disk_reserve_bytes,
         )
-        self._containment = processes.containment()
-        self._boot_id = hardware.boot_id()
+        self._containment = host.processes.containment()
+        self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
         self._salvage_at = float("-inf")
         self._supply = Supply(repo, poll_seconds=settings.poll_seconds)
         self._claimant = Claimant(
             consumer=settings.consumer,
             incarnation=repo.entropy.token(),
-            host=hardware.host_name(),
+            host=host.hardware.host_name(),
         )
         self._supervised: list[_Supervised] = []
         self._inherited: list[SupervisorNote] = []
@@ -441,6 +451,7 @@ class Agent:
             hindrance=None if self._draining else self._health.hindrance(),
             contains_by=self._containment.contains_by,
             limits_memory_by=self._containment.limits_memory_by,
+            throttled=self._take_throttled(),
         )
         write_capacity(self._repo, capacity)
 

@@ -12,6 +12,7 @@ import click
 from stado.composition import (
     live_machine,
     log_to_stderr,
+    logged_trouble,
     open_repository,
     read_settings,
     unused_repository,
@@ -23,7 +24,7 @@ from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from stado.target import Target, target_options
 from stado.version import VERSION
-from stado_agent.agent import Agent, AgentSettings, LeaveAtOnce
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import HostFolder
@@ -137,7 +138,8 @@ def _run_agent(
     settings: Settings, agent_settings: AgentSettings, folder: HostFolder, hardware: LiveHardware
 ) -> None:
     machine = live_machine()
-    repo = open_repository(settings, machine)
+    trouble = logged_trouble(machine)
+    repo = open_repository(settings, machine, trouble)
     folder.make()
     lock = FolderLock(folder.lock_path)
     with lock as ours:
@@ -149,12 +151,10 @@ def _run_agent(
             )
         agent = Agent(
             repo,
-            unused_repository(settings, machine, like=repo),
+            unused_repository(settings, machine, like=repo, trouble=logged_trouble(machine)),
             settings=agent_settings,
-            folder=folder,
-            processes=LiveProcesses(),
-            hardware=hardware,
-            environment=dict(os.environ),
+            host=HostPorts(folder, LiveProcesses(), hardware, dict(os.environ)),
+            take_throttled=trouble.take_throttled,
         )
         agent.run(_Signals().drain_asked)
 

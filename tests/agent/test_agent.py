@@ -25,7 +25,7 @@ from stado.ports import ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.agent import Agent, AgentSettings, LeaveAtOnce
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import (
@@ -78,10 +78,7 @@ class Host:
             self.world.repo_over(own),
             self.world.repo_over(theirs),
             settings=AgentSettings(NAME, 2.0, limits or Limits(), version="1.0"),
-            folder=self.folder,
-            processes=self.processes,
-            hardware=self.hardware,
-            environment={"PATH": "/bin"},
+            host=HostPorts(self.folder, self.processes, self.hardware, {"PATH": "/bin"}),
         )
 
     def _after(self, operation: Operation, key: str) -> None:
