@@ -44,7 +44,13 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    click.echo(data, nl=False)
+    """All of it: where Python does not buffer stdout a write may take a part only, and then it
+    is the next one that tells that the reader has gone."""
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def tell(text: str) -> None:
