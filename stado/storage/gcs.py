@@ -10,8 +10,8 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from stado.errors import Conflict, Exists, Misconfigured, NotFound, NotModified
+from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
 from stado.storage.answers import answer_errors
 from stado.storage.gcs_errors import check_answer, store_errors
@@ -60,7 +60,7 @@ class GcsStore:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
         self._tasks = tasks
-        self._session = GcsSession(tasks, endpoint)
+        self._session = GcsSession(clock, tasks, endpoint)
         self._conditional_delete = conditional_delete
         self._clock_read: tuple[datetime, float] | None = None
         self._objects = f"{self._session.endpoint}/storage/v1/b/{quote(bucket, safe='')}/o"
@@ -153,30 +153,46 @@ class GcsStore:
         """Reads the file twice, for the library reads it anew where it resumes."""
         check_key(key)
         digest = pour(chunks_of(path), len)
-        with store_errors(key, writing=True), answer_errors(key, writing=True):
-            self._session.upload(self._bucket, self._prefix + key, str(path))
+        with self._errors(key, writing=True), answer_errors(key, writing=True):
+            self._session.upload(key, self._bucket, self._prefix + key, str(path))
         return digest
 
     def download(self, key: str, path: Path) -> FileDigest:
         url = self._url(key)
-        with store_errors(key, writing=False):
-            session = self._session.get()
-            with session.get(
-                url, params={"alt": "media"}, stream=True, timeout=_DOWNLOAD_SECONDS
-            ) as answer:
-                check_answer(key, answer, writing=False)
-                return pour_into_file(answer.iter_content(CHUNK_BYTES), path)
+        question = {"alt": "media"}
+        with (
+            self._errors(key, writing=False),
+            self._session.ask(
+                key,
+                lambda session: session.get(
+                    url, params=question, stream=True, timeout=_DOWNLOAD_SECONDS
+                ),
+            ) as answer,
+        ):
+            check_answer(key, answer, writing=False)
+            return pour_into_file(answer.iter_content(CHUNK_BYTES), path)
 
     def close(self) -> None:
         self._session.close()
+
+    @contextmanager
+    def _errors(self, key: str, *, writing: bool) -> Iterator[None]:
+        try:
+            with store_errors(key, writing=writing):
+                yield
+        except Denied as error:
+            raise self._session.explained(key, error) from None
 
     def _url(self, key: str) -> str:
         check_key(key)
         return f"{self._objects}/{quote(self._prefix + key, safe='')}"
 
     def _ask(self, key: str, question: Mapping[str, str]) -> Any:
-        with store_errors(key, writing=False):
-            answer = self._session.get().get(self._url(key), params=question, timeout=_SECONDS)
+        url = self._url(key)
+        with self._errors(key, writing=False):
+            answer = self._session.ask(
+                key, lambda session: session.get(url, params=question, timeout=_SECONDS)
+            )
             check_answer(key, answer, writing=False)
         with answer_errors(key, writing=False):
             self._note(answer)
@@ -194,13 +210,16 @@ class GcsStore:
         """As a multipart upload, the one kind whose conditions every emulator honours."""
         check_key(key)
         boundary, body = _multipart(self._prefix + key, data)
-        with store_errors(key, writing=True):
-            answer = self._session.get().post(
-                self._uploads,
-                params={"uploadType": "multipart", "fields": "generation", **condition},
-                data=body,
-                headers={"Content-Type": f"multipart/related; boundary={boundary}"},
-                timeout=_SECONDS,
+        with self._errors(key, writing=True):
+            answer = self._session.ask(
+                key,
+                lambda session: session.post(
+                    self._uploads,
+                    params={"uploadType": "multipart", "fields": "generation", **condition},
+                    data=body,
+                    headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+                    timeout=_SECONDS,
+                ),
             )
             check_answer(key, answer, writing=True)
         with answer_errors(key, writing=True):
@@ -215,8 +234,10 @@ class GcsStore:
 
     def _delete(self, key: str, condition: Mapping[str, str]) -> None:
         url = self._url(key)
-        with store_errors(key, writing=True):
-            answer = self._session.get().delete(url, params=condition, timeout=_SECONDS)
+        with self._errors(key, writing=True):
+            answer = self._session.ask(
+                key, lambda session: session.delete(url, params=condition, timeout=_SECONDS)
+            )
             check_answer(key, answer, writing=True)
 
     def _delete_version(self, key: str, version: Version) -> None:
@@ -231,8 +252,11 @@ class GcsStore:
     ) -> tuple[builtins.list[Entry], str | None]:
         """A page as the service has it, and the token of the next one."""
         place = prefix or self.address
-        with store_errors(place, writing=False):
-            answer = self._session.get().get(self._objects, params=question, timeout=_SECONDS)
+        with self._errors(place, writing=False):
+            answer = self._session.ask(
+                place,
+                lambda session: session.get(self._objects, params=question, timeout=_SECONDS),
+            )
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 raise Misconfigured(place, "there is no such bucket: create it, or check its name")
             check_answer(place, answer, writing=False)

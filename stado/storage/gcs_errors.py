@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError
@@ -26,12 +27,19 @@ from stado.errors import (
     Throttled,
     Unavailable,
 )
+from stado.storage.answers import why_not_reached
 
 DENIED_REMEDY = (
     "check the credentials (`gcloud auth application-default login`, a service account, or the "
     "instance's), whether they have expired, and that they may read, write, delete and list in "
     "this bucket"
 )
+CLOCK_REMEDY = (
+    "this machine's clock may be wrong: let NTP set it (`timedatectl set-ntp true`, chrony or ntpd)"
+)
+_ABOUT_TIME = "iat and exp"
+"""In the words of the service that grants tokens."""
+
 _MESSAGE_MAX = 300
 _SERVER_ERRORS = 500
 _NO_BUCKET = "bucket does not exist"
@@ -49,11 +57,24 @@ def store_errors(key: str, *, writing: bool) -> Iterator[None]:
         # Of uploads: the library's patience is over, or it cannot make sense of an answer.
         raise _unclear(key, type(error).__name__, writing=writing) from None
     except auth.TransportError as error:
-        raise Unavailable(key, f"no access token: {type(error).__name__}") from None
+        raise Unavailable(key, f"no access token: {why_not_reached(error)}") from None
     except auth.GoogleAuthError as error:
-        raise Denied(key, f"{type(error).__name__}: {DENIED_REMEDY}") from None
+        raise _without_token(key, error) from None
     except requests.RequestException as error:
         raise _of_silence(key, error, writing=writing) from None
+
+
+def _without_token(key: str, error: auth.GoogleAuthError) -> StoreError:
+    """The first part of an error is a sentence; only that of a refused grant is known to quote
+    nothing secret."""
+    kind = type(error).__name__
+    if error.retryable:
+        return Unavailable(key, f"no access token: {kind}")
+    said = str(error.args[0]) if error.args else ""
+    if not said.startswith("invalid_grant"):
+        return Denied(key, f"{kind}: {DENIED_REMEDY}")
+    clock = f"{CLOCK_REMEDY}; else " if _ABOUT_TIME in said else ""
+    return Denied(key, f"{said[:_MESSAGE_MAX]}: {clock}{DENIED_REMEDY}")
 
 
 def check_answer(key: str, answer: requests.Response, *, writing: bool) -> None:
@@ -97,8 +118,13 @@ def _of_silence(key: str, error: requests.RequestException, *, writing: bool) ->
     if isinstance(error, requests.exceptions.SSLError):
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, requests.ConnectTimeout) or _was_refused(error):
-        return Unavailable(key, f"{kind}: the endpoint cannot be reached")
+        return Unavailable(key, f"{why_not_reached(error)}: {_server(error)} cannot be reached")
     return _unclear(key, kind, writing=writing)
+
+
+def _server(error: requests.RequestException) -> str:
+    parts = urlsplit(str(error.request.url)) if error.request is not None else None
+    return f"{parts.scheme}://{parts.netloc}" if parts is not None else "the endpoint"
 
 
 def _unclear(key: str, why: str, *, writing: bool) -> StoreError:
