@@ -56,7 +56,7 @@ def _changed(name: str, text: str, change: Change) -> str:
     """Lines first, which keeps comments where they belong; then tomlkit, for whatever else TOML
     allows. Only a text that means what was meant is taken."""
     meant = _meaning(text)
-    _apply(meant, change, dict)
+    _apply(meant, change)
     for edit in (_by_lines, _by_document):
         with suppress(TOMLKitError, ValueError):
             edited = edit(text, change)
@@ -79,13 +79,11 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != CONTEXTS or value}
 
 
-def _apply(
-    document: MutableMapping[str, Any], change: Change, make_table: Callable[[], Any]
-) -> None:
+def _apply(document: MutableMapping[str, Any], change: Change) -> None:
     *parents, key = change.path
     for parent in parents:
         if parent not in document:
-            document[parent] = make_table()
+            document[parent] = {}
         document = document[parent]
     if change.value is None:
         document.pop(key, None)
@@ -95,7 +93,7 @@ def _apply(
 
 def _by_document(text: str, change: Change) -> str:
     document = tomlkit.parse(text)
-    _apply(document, change, tomlkit.table)
+    _apply(document, change)
     return tomlkit.dumps(document)
 
 
@@ -111,14 +109,19 @@ def _by_lines(text: str, change: Change) -> str | None:
     table = change.path[:-1]
     section = _section(stated, table)
     if section:
-        lines = _ended(lines)
-        lines.insert(section[-1].number, new)
-    elif table:
-        lines = [*_ended(lines), *(["\n"] if lines else []), f"[{'.'.join(table)}]\n", new]
-    else:
-        head = _lines_above_tables(lines, stated)
-        lines = [*_ended(lines[:head]), new, *(["\n"] if lines[head:] else []), *lines[head:]]
-    return "".join(lines)
+        return _inserted(lines, section[-1].number, [new])
+    if table:
+        gap = ["\n"] if lines else []
+        return _inserted(lines, len(lines), [*gap, f"[{'.'.join(table)}]\n", new])
+    at = _lines_above_tables(lines, stated)
+    return _inserted(lines, at, [new, "\n"] if at < len(lines) else [new])
+
+
+def _inserted(lines: list[str], at: int, new: list[str]) -> str:
+    """The last line of a file may lack its end."""
+    above = "".join(lines[:at])
+    end = "" if above.endswith("\n") or not above else "\n"
+    return "".join([above, end, *new, *lines[at:]])
 
 
 def _cut(lines: list[str], stated: list[Line], table: tuple[str, ...]) -> str | None:
@@ -154,13 +157,6 @@ def _lines_above_tables(lines: list[str], stated: list[Line]) -> int:
     return head
 
 
-def _ended(lines: list[str]) -> list[str]:
-    """The last line of a file may lack its end."""
-    if lines and not lines[-1].endswith("\n"):
-        return [*lines[:-1], f"{lines[-1]}\n"]
-    return lines
-
-
 def _bytes_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -190,4 +186,7 @@ def _naming_the_file(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused("config_invalid", f"{path} cannot be changed: {error.strerror}") from None
+        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
+        raise Refused(
+            "config_invalid", f"{path} cannot be changed: {error.strerror}{where}"
+        ) from None
