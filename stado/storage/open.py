@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
-from typing import Protocol
 
 from stado.errors import Misconfigured
 from stado.ports import Clock, Entropy, Tasks
@@ -24,9 +23,6 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HALF_SCHEME = re.compile(r"(s3|gs|file):(?!//)")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
-
-_FIRST_KEYS = 100
-
 
 _FIRST_KEYS = 100
 
@@ -123,33 +119,6 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
         concurrent_creates=at_a_time,
         trouble=trouble,
     )
-
-
-def first_names(
-    address: str, *, endpoint: str | None, region: str | None, clock: Clock, tasks: Tasks
-) -> list[str]:
-    """What is at an address, whoever put it there: names, those of folders with `/` at their end.
-
-    All of a directory; of a bucket those that one request tells. Empty when nothing is there.
-    Makes nothing. Raises what `open_store` does, and what keeps a bucket from answering."""
-    parsed = parse_address(address)
-    if parsed.scheme is Scheme.FILE:
-        return FileStore.names_in(parsed.path)
-    check_endpoint(endpoint)
-    _check_installed(parsed.scheme)
-    options = _BucketOptions(endpoint, region, conditional_delete=False)
-    open_bucket = _open_s3 if parsed.scheme is Scheme.S3 else _open_gcs
-    store, _ = open_bucket(parsed, options, clock, tasks)
-    try:
-        keys = store.first_keys(_FIRST_KEYS)
-    finally:
-        store.close()
-    names = [name + slash for name, slash, _ in (key.partition("/") for key in keys)]
-    return list(dict.fromkeys(name for name in names if name))
-
-
-class _Bucket(Store, Protocol):
-    def first_keys(self, limit: int) -> list[str]: ...
 
 
 def first_names(
