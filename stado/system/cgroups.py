@@ -110,7 +110,7 @@ class Cgroups:
 
     def _works(self, place: Place) -> bool:
         """Makes a group, joins and leaves it as for a command, and removes it."""
-        group = self._group(place.base / f"{_NAME_PREFIX}trial-{os.urandom(8).hex()}")
+        group = self._group(place.base / f"{_NAME_PREFIX}trial-{os.getpid()}-{os.urandom(4).hex()}")
         try:
             group.folder.mkdir()
             group.join()

@@ -20,6 +20,8 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+_NEARLY = 0.95
+
 _HOST_IS_OUT = "the host ran out of memory, and the kernel ended a process of it"
 
 
@@ -55,7 +57,8 @@ class MemoryWatch:
     def _read_counters(self) -> str | None:
         if self._group is None or not _counted(self._group, "oom_kill"):
             return None
-        return self._too_much() if self._enforced and _limit_was_hit(self._group) else _HOST_IS_OUT
+        ours = self._limit_bytes is not None and _was_reached(self._limit_bytes, self._group)
+        return self._too_much() if ours else _HOST_IS_OUT
 
     def _weigh(self, living: Callable[[], Iterable[ProcessIdentity]]) -> str | None:
         if self._limit_bytes is None or self._enforced:
@@ -97,10 +100,14 @@ def _counted(group: Path, name: str) -> int:
     return 0
 
 
-def _limit_was_hit(group: Path) -> bool:
-    """Or was it a limit of a group around this one, or of the host?"""
-    failures = read_of_group(f"{group}/memory.failcnt")
-    return bool(int(failures) if failures else _counted(group, "oom"))
+def _was_reached(limit_bytes: int, group: Path) -> bool:
+    """Or was it a limit of a group around this one, or of the host? Version 1 says only how much
+    it was at most, and newer kernels stop some pages short of the limit."""
+    if _counted(group, "oom"):
+        return True
+    names = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")
+    most = max(int(read_of_group(f"{group}/{name}") or 0) for name in names)
+    return most >= _NEARLY * limit_bytes
 
 
 def _resident_bytes(pid: int) -> int:

@@ -40,7 +40,6 @@ _EXIT_GRACE_SECONDS = 1.0
 _EXIT_CODE_UNKNOWN = 255
 """For a peer that somebody else in this process has waited for."""
 
-_KILL_SECONDS_MAX = 5.0
 _KILL_LOOK_SECONDS = 0.005
 
 _ALL_SIGNALS = signal.valid_signals()
@@ -51,9 +50,18 @@ _wakeup = SignalWakeup()
 class LiveProcesses:
     """Processes of this host. Everything but `start` and the look-ups is for the main thread."""
 
-    def __init__(self, *, cgroups: Cgroups | None = None, kill: Kill = os.kill) -> None:
+    def __init__(
+        self,
+        *,
+        cgroups: Cgroups | None = None,
+        kill: Kill = os.kill,
+        kill_seconds_max: float = 5.0,
+    ) -> None:
+        """All that the host offers, unless stated. `kill_seconds_max` is how long what was killed
+        may take to be gone."""
         self._cgroups = cgroups or Cgroups()
         self._kill = kill
+        self._kill_seconds_max = kill_seconds_max
 
     def fork(self, main: Callable[[Channel], None]) -> Peer:
         if threading.active_count() != 1:
@@ -102,7 +110,7 @@ class LiveProcesses:
     def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
         """Folders that are no groups of commands are left alone."""
         groups = self._cgroups.groups_at(enclosure)
-        deadline = time.monotonic() + _KILL_SECONDS_MAX
+        deadline = time.monotonic() + self._kill_seconds_max
         while _kill_all(leader, groups, self._kill):
             if time.monotonic() > deadline:
                 return False

@@ -5,25 +5,34 @@ Each figure is the mean CPU of this process and of its children, in milliseconds
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
-import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from stado.errors import ChannelClosed
 from stado.ports import Channel, Command
+from stado.system.cgroups import Cgroups
 from stado.system.processes import LiveProcesses
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
+OUTPUT_BYTES = 4_000_000_000
+
+_numbers = itertools.count()
 
 
 def main() -> None:
     processes = LiveProcesses()
+    print(processes.containment())
     print(f"{'':38}{'wall':>8}{'own CPU':>9}{'children':>9}")
-    with tempfile.TemporaryDirectory() as name:
-        measure("start `true`, wait, check its group", 200, lambda: run_job(processes, Path(name)))
+    bare = LiveProcesses(cgroups=Cgroups(()))
+    measure("a command from start to close", 200, lambda: run_job(processes))
+    measure("the same with a limit of memory", 200, lambda: run_job(processes, 1 << 30))
+    measure("the same without control groups", 200, lambda: run_job(bare))
+    measure_output(processes)
     measure("fork, exit, poll", 200, lambda: run_fork(processes))
     measure_round_trip(processes)
     import_what_a_worker_has()
@@ -46,10 +55,36 @@ def measure(name: str, times: int, act: Callable[[], None]) -> None:
     print(f"{name:38}{wall:8.2f}{mine:9.2f}{theirs:9.2f}")
 
 
-def run_job(processes: LiveProcesses, folder: Path) -> None:
-    job = processes.start(Command(["true"], dict(os.environ), folder, folder / "log"))
+def run_job(processes: LiveProcesses, memory_bytes: int | None = None) -> None:
+    order = command("/bin/sh -c true", lambda piece: None, memory_bytes)
+    job = processes.start(order)
     assert job.wait(WAIT_SECONDS) == 0
-    assert not job.group_alive()
+    assert not job.living()
+    assert job.close(WAIT_SECONDS)
+
+
+def command(
+    line: str, sink: Callable[[memoryview], None], memory_bytes: int | None = None
+) -> Command:
+    name = f"bench-{os.getpid()}-{next(_numbers)}"
+    return Command(name, line.split(" "), dict(os.environ), Path("/"), sink, memory_bytes)
+
+
+def measure_output(processes: LiveProcesses) -> None:
+    """Beside a pipe to a program that does nothing with it: what the machine can do at all."""
+    counted: list[int] = []
+    for name, line in (
+        ("into a sink", f"head -c {OUTPUT_BYTES} /dev/zero"),
+        ("into `cat`", f"head -c {OUTPUT_BYTES} /dev/zero | cat >/dev/null"),
+    ):
+        began = time.perf_counter()
+        order = command("sh -c", lambda piece: counted.append(len(piece)))
+        job = processes.start(replace(order, argv=[*order.argv, line]))
+        assert job.wait(WAIT_SECONDS) == 0
+        assert job.close(WAIT_SECONDS)
+        rate = OUTPUT_BYTES / (time.perf_counter() - began) / 1e6
+        print(f"{f'output, MB a second, {name}':38}{rate:8.0f}")
+    assert sum(counted) == OUTPUT_BYTES
 
 
 def run_fork(processes: LiveProcesses) -> None:

@@ -9,35 +9,34 @@ from pathlib import Path
 
 import pytest
 
+from stado.system.cgroup_mounts import MEMORY_V1, V2, Hierarchy
 from stado.system.hardware import LiveHardware
 
 MIB = 1024 * 1024
 
 
-def grouped(folder: Path, files: dict[str, str]) -> LiveHardware:
+def grouped(folder: Path, files: dict[str, str], *, kind: str = V2) -> LiveHardware:
     """A host whose process is in the control group /box/task."""
     for name, text in files.items():
-        path = folder / "cgroup" / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    membership = folder / "membership"
-    membership.write_text("4:memory:/old\n0::/box/task\n")
-    return LiveHardware(cgroup_root=folder / "cgroup", cgroup_membership=membership)
+    return LiveHardware(hierarchies=[Hierarchy(kind, top=folder, own=folder / "box" / "task")])
 
 
-def ungrouped(folder: Path) -> LiveHardware:
-    return LiveHardware(cgroup_root=folder, cgroup_membership=folder / "absent")
+def ungrouped() -> LiveHardware:
+    return LiveHardware(hierarchies=[])
 
 
-def test_without_limits_the_affinity_counts(tmp_path: Path) -> None:
-    assert ungrouped(tmp_path).cpu_count() == len(os.sched_getaffinity(0))
+def test_without_limits_the_affinity_counts() -> None:
+    assert ungrouped().cpu_count() == len(os.sched_getaffinity(0))
 
 
-def test_a_narrower_affinity_counts(tmp_path: Path) -> None:
+def test_a_narrower_affinity_counts() -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
-        assert ungrouped(tmp_path).cpu_count() == 1.0
+        assert ungrouped().cpu_count() == 1.0
     finally:
         os.sched_setaffinity(0, cores)
 
@@ -74,6 +73,21 @@ def test_a_memory_limit_bounds_total_and_available(tmp_path: Path) -> None:
     assert hardware.memory_available_bytes() == 24 * MIB
 
 
+def test_a_memory_limit_of_version_1_bounds_too(tmp_path: Path) -> None:
+    hardware = grouped(
+        tmp_path,
+        {
+            "box/task/memory.limit_in_bytes": "9223372036854771712\n",
+            "box/memory.limit_in_bytes": f"{64 * MIB}\n",
+            "box/memory.usage_in_bytes": f"{50 * MIB}\n",
+            "box/memory.stat": f"inactive_file 1\ntotal_inactive_file {10 * MIB}\n",
+        },
+        kind=MEMORY_V1,
+    )
+    assert hardware.memory_total_bytes() == 64 * MIB
+    assert hardware.memory_available_bytes() == 24 * MIB
+
+
 def test_a_group_over_its_limit_has_nothing_available(tmp_path: Path) -> None:
     hardware = grouped(
         tmp_path, {"box/memory.max": f"{MIB}\n", "box/memory.current": f"{2 * MIB}\n"}
@@ -81,8 +95,8 @@ def test_a_group_over_its_limit_has_nothing_available(tmp_path: Path) -> None:
     assert hardware.memory_available_bytes() == 0
 
 
-def test_without_limits_the_host_counts(tmp_path: Path) -> None:
-    hardware = ungrouped(tmp_path)
+def test_without_limits_the_host_counts() -> None:
+    hardware = ungrouped()
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert hardware.memory_total_bytes() == pytest.approx(total, rel=0.01)
     assert 0 < hardware.memory_available_bytes() < hardware.memory_total_bytes()

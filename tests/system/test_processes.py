@@ -5,44 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from stado.errors import ChannelClosed
-from stado.ports import Channel, Command, JobProcess, Peer, ProcessIdentity
+from stado.ports import Channel, Peer, ProcessIdentity
+from stado.system.cgroups import Cgroups
 from stado.system.processes import LiveProcesses
+from tests.system.commands import WAIT_SECONDS, command, eventually, kill, shell
 
-WAIT_SECONDS = 20.0
-"""Far more than anything here takes: a bound, not a pause."""
+pytestmark = pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
 
 
 @pytest.fixture
 def processes() -> LiveProcesses:
     return LiveProcesses()
-
-
-@pytest.fixture(autouse=True)
-def no_descriptor_leaks() -> Iterator[None]:
-    LiveProcesses().wait([], 0)  # Makes what a process makes once.
-    before = len(os.listdir("/proc/self/fd"))
-    yield
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 def finish(peer: Peer) -> int:
@@ -58,22 +40,6 @@ def echo(channel: Channel) -> None:
         message = channel.receive(None)
         assert message is not None
         channel.send(message)
-
-
-def command(folder: Path, *argv: str) -> Command:
-    return Command(argv, dict(os.environ), folder, folder / "log")
-
-
-def shell(processes: LiveProcesses, folder: Path, script: str) -> JobProcess:
-    return processes.start(command(folder, "sh", "-c", script))
-
-
-def end_of_group(job: JobProcess) -> int:
-    job.signal_group(signal.SIGKILL)
-    code = job.wait(WAIT_SECONDS)
-    assert code is not None
-    assert eventually(lambda: not job.group_alive())
-    return code
 
 
 # Forks and channels
@@ -245,6 +211,7 @@ def test_a_job_that_a_child_starts_can_be_interrupted(
     def supervise(channel: Channel) -> None:
         job = shell(LiveProcesses(), tmp_path, "kill -INT $$; exit 7")
         channel.send({"code": job.wait(WAIT_SECONDS)})
+        job.close(WAIT_SECONDS)
 
     peer = processes.fork(supervise)
     assert peer.channel.receive(WAIT_SECONDS) == {"code": -signal.SIGINT}
@@ -304,104 +271,7 @@ def test_a_peer_of_another_maker_is_refused(processes: LiveProcesses) -> None:
         processes.wait([object()], 0)  # type: ignore[list-item]
 
 
-# Commands
-
-
-def test_a_command_runs_in_its_folder_with_its_environment_alone(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    log.write_text("before\n")
-    environment = {"PATH": os.environ["PATH"], "COLOUR": "green"}
-    script = 'pwd; echo "$COLOUR $HOME."; echo err >&2; cat; exit 3'
-    job = processes.start(Command(["sh", "-c", script], environment, tmp_path, log))
-    assert job.wait(WAIT_SECONDS) == 3
-    assert job.wait(0) == 3
-    assert log.read_text() == f"before\n{tmp_path}\ngreen .\nerr\n"
-
-
-def test_a_command_that_does_not_exist_is_an_oserror(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    with pytest.raises(FileNotFoundError):
-        processes.start(command(tmp_path, "stado-no-such-program"))
-    with pytest.raises(OSError, match="nowhere"):
-        processes.start(Command(["true"], {}, tmp_path / "nowhere", tmp_path / "log"))
-
-
-def test_a_wait_ends_promptly_when_the_command_does(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    waited = []
-    for _ in range(5):
-        job = shell(processes, tmp_path, "sleep 0.05")
-        began = time.monotonic()
-        assert job.wait(WAIT_SECONDS) == 0
-        waited.append(time.monotonic() - began)
-    # The best of five: a busy machine may delay some, polling at intervals would delay all.
-    assert min(waited) < 0.15
-
-
-def test_a_wait_without_pidfd_still_ends(
-    processes: LiveProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "pidfd_open")
-    job = shell(processes, tmp_path, "exit 4")
-    assert job.wait(WAIT_SECONDS) == 4
-    job = shell(processes, tmp_path, "exec sleep 60")
-    assert job.wait(0.01) is None
-    assert end_of_group(job) == -signal.SIGKILL
-
-
-def test_a_wait_gives_none_while_the_command_runs(processes: LiveProcesses, tmp_path: Path) -> None:
-    job = shell(processes, tmp_path, "exec sleep 60")
-    assert job.wait(0.01) is None
-    assert job.group_alive()
-    assert end_of_group(job) == -signal.SIGKILL
-
-
-def test_a_signal_reaches_the_whole_group(processes: LiveProcesses, tmp_path: Path) -> None:
-    job = shell(processes, tmp_path, "sleep 60 & echo $! >child; exec sleep 60")
-    child = tmp_path / "child"
-    assert eventually(lambda: child.exists() and child.read_text().endswith("\n"))
-    assert job.signal_group(signal.SIGTERM)
-    assert job.wait(WAIT_SECONDS) == -signal.SIGTERM
-    assert eventually(lambda: not job.group_alive())
-    assert processes.identify(int(child.read_text())) is None
-    assert not job.signal_group(signal.SIGTERM)
-
-
-def test_a_group_outlives_its_leader_and_can_be_killed_then(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    job = shell(processes, tmp_path, "sleep 60 & exit 0")
-    assert job.wait(WAIT_SECONDS) == 0
-    assert job.group_alive()
-    assert job.signal_group(0)
-    job.signal_group(signal.SIGKILL)
-    assert eventually(lambda: not job.group_alive())
-
-
-def test_zombies_do_not_keep_a_group_alive(processes: LiveProcesses, tmp_path: Path) -> None:
-    # The child's parent, which has left the group, never waits for it.
-    script = (
-        "import os, sys, time\n"
-        "group = os.getpgid(0)\n"
-        "keeper = os.fork()\n"
-        "if keeper == 0:\n"
-        "    member = os.fork()\n"
-        "    if member == 0: os._exit(0)\n"
-        "    os.setpgid(0, 0)\n"
-        "    open('keeper', 'w').write(f'{os.getpid()}\\n')\n"
-        "    time.sleep(60)\n"
-        "os._exit(0)\n"
-    )
-    job = processes.start(command(tmp_path, sys.executable, "-S", "-c", script))
-    keeper = tmp_path / "keeper"
-    assert job.wait(WAIT_SECONDS) == 0
-    assert eventually(lambda: keeper.exists() and keeper.read_text().endswith("\n"))
-    assert eventually(lambda: not job.group_alive())
-    os.kill(int(keeper.read_text()), signal.SIGKILL)
+# Sessions
 
 
 def test_a_session_of_a_pid_that_was_given_away_is_spared(
@@ -409,11 +279,11 @@ def test_a_session_of_a_pid_that_was_given_away_is_spared(
 ) -> None:
     job = shell(processes, tmp_path, "exec sleep 60")
     earlier = ProcessIdentity(job.identity.pid, job.identity.started - 1)
-    processes.kill_session(earlier)
+    assert processes.kill_session(earlier)
     assert not processes.alive(earlier)
     assert processes.alive(job.identity)
     assert job.wait(0.01) is None
-    assert end_of_group(job) == -signal.SIGKILL
+    assert kill(job) == -signal.SIGKILL
 
 
 def test_a_dead_peer_leaves_nothing_of_its_session(
@@ -422,7 +292,7 @@ def test_a_dead_peer_leaves_nothing_of_its_session(
     def main(channel: Channel) -> None:
         own = LiveProcesses()
         job = shell(own, tmp_path, "sleep 60 & exec sleep 60")
-        channel.send({"leader": job.identity.pid})
+        channel.send({"leader": job.identity.pid, "enclosure": [str(x) for x in job.enclosure]})
         channel.receive(None)
 
     peer = processes.fork(main)
@@ -431,66 +301,9 @@ def test_a_dead_peer_leaves_nothing_of_its_session(
     peer.kill()
     assert eventually(lambda: peer.poll() is not None)
     assert processes.identify(told["leader"]) is not None
-    processes.kill_session(peer.identity)
-    assert eventually(lambda: processes.identify(told["leader"]) is None)
+    assert processes.kill_session(peer.identity, [Path(name) for name in told["enclosure"]])
+    assert processes.identify(told["leader"]) is None
     peer.channel.close()
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "setsid sleep 60 & exit 0",
-        "timeout 60 sleep 60 & exit 0",
-        "(setsid sh -c 'sleep 60 & exit 0' &) ; sleep 0.2; exit 0",
-        "sleep 60 & exit 0",
-    ],
-    ids=["session", "group", "double fork", "plain"],
-)
-def test_whatever_a_command_left_is_found_and_can_be_ended(
-    processes: LiveProcesses, tmp_path: Path, script: str
-) -> None:
-    """R203: also what left its group or session, or was forked twice."""
-
-    def main(channel: Channel) -> None:
-        own = LiveProcesses()
-        job = shell(own, tmp_path, script)
-        assert job.wait(WAIT_SECONDS) == 0
-        assert eventually(lambda: own.leftovers(job.identity))
-        rounds = 0
-        while left := own.leftovers(job.identity):
-            for process in left:
-                own.signal(process, signal.SIGKILL)
-            rounds += 1
-            assert rounds < 1000
-        channel.send({"left": [process.pid for process in own.leftovers(job.identity)]})
-
-    peer = processes.fork(main)
-    assert peer.channel.receive(WAIT_SECONDS) == {"left": []}
-    peer.channel.close()
-
-
-def test_a_command_that_left_nothing_has_no_leftovers(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    def main(channel: Channel) -> None:
-        own = LiveProcesses()
-        job = shell(own, tmp_path, "true")
-        assert job.wait(WAIT_SECONDS) == 0
-        channel.send({"left": len(own.leftovers(job.identity))})
-
-    peer = processes.fork(main)
-    assert peer.channel.receive(WAIT_SECONDS) == {"left": 0}
-    peer.channel.close()
-
-
-def test_an_ignored_sigchld_does_not_lose_an_exit_code(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        assert shell(processes, tmp_path, "exit 5").wait(WAIT_SECONDS) == 5
-    finally:
-        signal.signal(signal.SIGCHLD, before)
 
 
 # Identities
@@ -515,13 +328,12 @@ def test_identities_without_proc_tell_processes_apart_too(
     processes: LiveProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stado.system.identity._HAS_PROC", False)
-    job = shell(processes, tmp_path, "sleep 60 & exit 0")
+    job = shell(LiveProcesses(cgroups=Cgroups(())), tmp_path, "sleep 60 & exit 0")
     assert processes.identify(os.getpid()) == processes.identify(os.getpid())
     assert job.wait(WAIT_SECONDS) == 0
     assert not processes.alive(job.identity)
-    assert job.group_alive()
-    job.signal_group(signal.SIGKILL)
-    assert eventually(lambda: not job.group_alive())
+    assert len(job.living()) == 1
+    kill(job)
 
 
 def test_the_name_of_a_command_cannot_mislead_the_reader_of_proc(
@@ -531,15 +343,4 @@ def test_the_name_of_a_command_cannot_mislead_the_reader_of_proc(
     program.symlink_to("/bin/sleep")
     job = processes.start(command(tmp_path, str(program), "60"))
     assert processes.identify(job.identity.pid) == job.identity
-    end_of_group(job)
-
-
-def test_a_socket_pair_is_no_inheritance_of_a_command(
-    processes: LiveProcesses, tmp_path: Path
-) -> None:
-    ours, theirs = socket.socketpair()
-    job = shell(processes, tmp_path, "ls -l /proc/self/fd")
-    assert job.wait(WAIT_SECONDS) == 0
-    assert "socket:" not in (tmp_path / "log").read_text()
-    ours.close()
-    theirs.close()
+    kill(job)

@@ -1,0 +1,500 @@
+"""Real commands: what they print, when they end, and what they leave behind."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stado.ports import Command, JobProcess, ProcessIdentity, Resistance
+from stado.system.cgroup_mounts import FREEZER_V1, V2, find_hierarchies
+from stado.system.cgroups import Cgroups
+from stado.system.control_group import write_to_group
+from stado.system.processes import LiveProcesses
+from tests.system.commands import (
+    MECHANISMS,
+    WAIT_SECONDS,
+    Printed,
+    command,
+    eventually,
+    in_supervisor,
+    kill,
+    read_pid,
+    shell,
+)
+
+pytestmark = pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+
+EXIT_NUMBER = {"x86_64": 60}.get(platform.machine(), 93)
+"""Of the system call that ends one thread."""
+
+
+@pytest.fixture
+def processes() -> LiveProcesses:
+    return LiveProcesses()
+
+
+@pytest.fixture(params=MECHANISMS)
+def each(request: pytest.FixtureRequest) -> LiveProcesses:
+    """On each mechanism in turn."""
+    return LiveProcesses(cgroups=MECHANISMS[request.param]())
+
+
+def end(job: JobProcess) -> int:
+    """Waits for the end of a command that leaves nothing."""
+    code = job.wait(WAIT_SECONDS)
+    assert code is not None
+    assert eventually(lambda: not job.living())
+    assert job.close(WAIT_SECONDS)
+    return code
+
+
+def settle(job: JobProcess, count: int) -> list[ProcessIdentity]:
+    """Once so many of a command live, and its leader does not."""
+    assert job.wait(WAIT_SECONDS) is not None
+    assert eventually(lambda: len(job.living()) == count)
+    return job.living()
+
+
+# Starting and waiting
+
+
+def test_a_command_runs_in_its_folder_with_its_environment_alone(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    printed = Printed()
+    environment = {"PATH": os.environ["PATH"], "COLOUR": "green"}
+    script = 'pwd; echo "$COLOUR $HOME."; echo err >&2; cat; exit 3'
+    name = command(tmp_path).name
+    job = each.start(Command(name, ["sh", "-c", script], environment, tmp_path, printed))
+    assert job.wait(WAIT_SECONDS) == 3
+    assert job.wait(0) == 3
+    assert job.close(WAIT_SECONDS)
+    assert job.close(0)
+    assert printed.text == f"{tmp_path}\ngreen .\nerr\n"
+
+
+def test_a_command_that_does_not_exist_is_an_oserror_and_leaves_nothing(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        each.start(command(tmp_path, "stado-no-such-program"))
+    with pytest.raises(OSError, match="nowhere"):
+        each.start(command(tmp_path / "nowhere", "true"))
+
+
+def test_a_wait_ends_promptly_when_the_command_does(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    waited = []
+    for _ in range(5):
+        job = shell(processes, tmp_path, "sleep 0.05")
+        began = time.monotonic()
+        assert job.wait(WAIT_SECONDS) == 0
+        waited.append(time.monotonic() - began)
+        assert end(job) == 0
+    # The best of five: a busy machine may delay some, polling at intervals would delay all.
+    assert min(waited) < 0.15
+
+
+def test_a_wait_without_pidfd_still_ends(
+    processes: LiveProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    assert end(shell(processes, tmp_path, "exit 4")) == 4
+    job = shell(processes, tmp_path, "exec sleep 60")
+    assert job.wait(0.01) is None
+    assert kill(job) == -signal.SIGKILL
+
+
+def test_a_wait_gives_none_while_the_command_runs(each: LiveProcesses, tmp_path: Path) -> None:
+    job = shell(each, tmp_path, "exec sleep 60")
+    assert job.wait(0.01) is None
+    assert job.living() == [job.identity]
+    assert kill(job) == -signal.SIGKILL
+
+
+def test_an_ignored_sigchld_does_not_lose_an_exit_code(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert end(shell(processes, tmp_path, "exit 5")) == 5
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_command_inherits_nothing_but_its_own_output(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    beside = shell(processes, tmp_path, "exec sleep 60")
+    reader, writer = os.pipe()
+    printed = Printed()
+    assert end(shell(processes, tmp_path, "ls -l /proc/self/fd", printed)) == 0
+    links = [line.split(" -> ")[1] for line in printed.text.splitlines() if " -> " in line]
+    pipes = [link for link in links if link.startswith("pipe:")]
+    assert len(pipes) == 2
+    assert len(set(pipes)) == 1
+    assert not [link for link in links if link.startswith(("socket:", "anon_inode"))]
+    os.close(reader)
+    os.close(writer)
+    kill(beside)
+
+
+# Output
+
+
+def test_a_command_that_opens_its_own_output_anew_loses_nothing(
+    processes: LiveProcesses, tmp_path: Path
+) -> None:
+    """Output comes through a pipe: a redirection to it has nothing to truncate."""
+    printed = Printed()
+    script = "echo one; echo two > /dev/stderr; echo three >&2; echo four > /dev/stdout"
+    assert end(shell(processes, tmp_path, script, printed)) == 0
+    assert printed.text == "one\ntwo\nthree\nfour\n"
+
+
+def test_what_a_command_printed_right_before_it_was_killed_is_all_there(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """A49: the last 64 KiB of a command that is killed in the same moment."""
+    printed = Printed()
+
+    def slow_sink(piece: memoryview) -> None:
+        time.sleep(0.02)
+        printed(piece)
+
+    script = "head -c 65536 /dev/zero | tr '\\0' x; kill -KILL $$"
+    assert end(shell(each, tmp_path, script, slow_sink)) == -signal.SIGKILL
+    assert printed.data == b"x" * 65_536
+
+
+def test_a_sink_that_fails_does_not_stop_the_command(
+    processes: LiveProcesses, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A57: it is said once, and the command goes on."""
+
+    def full(piece: memoryview) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with caplog.at_level(logging.ERROR):
+        assert end(shell(processes, tmp_path, "head -c 4000000 /dev/zero", full)) == 0
+    assert caplog.text.count("event=output_lost") == 1
+
+
+def test_a_survivor_that_prints_on_and_on_holds_up_neither_the_end_nor_the_reading(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    def work() -> None:
+        printed = Printed()
+        job = shell(each, tmp_path, "setsid sh -c 'while :; do echo x; done' & exit 0", printed)
+        assert job.wait(WAIT_SECONDS) == 0
+        before = len(printed.data)
+        assert eventually(lambda: len(printed.data) > before + 1000)
+        began = time.monotonic()
+        assert job.close(0.05) is False
+        assert job.close(WAIT_SECONDS) is False
+        assert time.monotonic() - began < WAIT_SECONDS / 4
+        job.signal_all(signal.SIGKILL)
+        assert eventually(lambda: not job.living())
+        assert LiveProcesses().kill_session(job.identity, job.enclosure)
+
+    in_supervisor(work)
+
+
+# What lives
+
+
+def test_children_of_a_shell_that_is_gone_are_known_and_killed(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """A21, R203: one in a session of its own, one forked twice, on each mechanism."""
+
+    def work() -> list[int]:
+        script = (
+            "setsid sh -c 'echo $$ >first; exec sleep 60' &"
+            "(setsid sh -c 'sh -c \"echo \\$\\$ >second; exec sleep 60\" & exit 0' &); exit 0"
+        )
+        job = shell(each, tmp_path, script)
+        expected = {read_pid(tmp_path / "first"), read_pid(tmp_path / "second")}
+        assert job.wait(WAIT_SECONDS) == 0
+        assert eventually(lambda: {process.pid for process in job.living()} == expected)
+        assert job.signal_all(signal.SIGKILL) == []
+        assert eventually(lambda: not job.living())
+        assert job.close(WAIT_SECONDS)
+        return [pid for pid in expected if each.identify(pid)]
+
+    assert in_supervisor(work) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setsid sleep 60 & exit 0",
+        "timeout 60 sleep 60 & exit 0",
+        "(setsid sh -c 'sleep 60 & exit 0' &) ; sleep 0.2; exit 0",
+        "sleep 60 & exit 0",
+    ],
+    ids=["session", "group", "double fork", "plain"],
+)
+def test_whatever_a_command_left_is_found_and_can_be_ended(
+    each: LiveProcesses, tmp_path: Path, script: str
+) -> None:
+    """R203: also what left its group or session, or was forked twice."""
+
+    def work() -> int:
+        job = shell(each, tmp_path, script)
+        assert job.wait(WAIT_SECONDS) == 0
+        assert eventually(lambda: len(job.living()) > 0)
+        return kill(job)
+
+    assert in_supervisor(work) == 0
+
+
+def test_a_command_that_left_nothing_costs_no_look_at_the_process_table(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    def work() -> list[str]:
+        each.containment()
+        job = shell(each, tmp_path, "true")
+        assert job.wait(WAIT_SECONDS) == 0
+        listed: list[str] = []
+        sys.addaudithook(
+            lambda event, told: listed.append(str(told[0])) if event == "os.listdir" else None
+        )
+        assert job.living() == []
+        assert job.close(WAIT_SECONDS)
+        return listed
+
+    assert in_supervisor(work) == []
+
+
+def test_zombies_do_not_count(each: LiveProcesses, tmp_path: Path) -> None:
+    # The child's parent never waits for it.
+    script = (
+        "import os, time\n"
+        "if os.fork() == 0: os._exit(0)\n"
+        "if os.fork() == 0:\n"
+        "    if os.fork() == 0: os._exit(0)\n"
+        "    open('keeper', 'w').write(f'{os.getpid()}\\n')\n"
+        "    time.sleep(60)\n"
+        "os._exit(0)\n"
+    )
+
+    def work() -> None:
+        job = each.start(command(tmp_path, sys.executable, "-S", "-c", script))
+        keeper = read_pid(tmp_path / "keeper")
+        assert [process.pid for process in settle(job, 1)] == [keeper]
+        assert kill(job) == 0
+
+    in_supervisor(work)
+
+
+def test_a_process_whose_first_thread_has_ended_counts(each: LiveProcesses, tmp_path: Path) -> None:
+    script = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        f"ctypes.CDLL(None).syscall({EXIT_NUMBER}, 0)\n"
+    )
+    job = each.start(command(tmp_path, sys.executable, "-S", "-c", script))
+    stat = Path(f"/proc/{job.identity.pid}/stat")
+    assert eventually(lambda: ") Z " in stat.read_text())
+    assert job.living() == [job.identity]
+    assert kill(job) == -signal.SIGKILL
+
+
+def test_what_moved_into_a_group_of_its_own_below_is_ended_with_the_rest(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    def work() -> None:
+        job = shell(each, tmp_path, "setsid sh -c 'echo $$ >pid; exec sleep 60' & exit 0")
+        pid = read_pid(tmp_path / "pid")
+        for folder in job.enclosure:
+            (folder / "inner").mkdir()
+            write_to_group(f"{folder}/inner/cgroup.procs", str(pid).encode())
+        assert [process.pid for process in settle(job, 1)] == [pid]
+        kill(job)
+
+    in_supervisor(work)
+
+
+def test_a_supervisor_is_no_part_of_the_enclosure(each: LiveProcesses, tmp_path: Path) -> None:
+    before = Path("/proc/self/cgroup").read_text()
+    job = shell(each, tmp_path, "exec sleep 60")
+    assert Path("/proc/self/cgroup").read_text() == before
+    assert [process.pid for process in job.living()] == [job.identity.pid]
+    kill(job)
+
+
+# Signals
+
+
+def test_a_signal_reaches_every_process_once(each: LiveProcesses, tmp_path: Path) -> None:
+    loop = "trap 'echo got' TERM; echo ready; while :; do sleep 0.01; done"
+
+    def work() -> str:
+        printed = Printed()
+        job = shell(each, tmp_path, f'(setsid sh -c "{loop}" &); {loop}', printed)
+        assert eventually(lambda: printed.text.count("ready") == 2)
+        job.signal_all(signal.SIGTERM)
+        assert eventually(lambda: printed.text.count("got") >= 2)
+        kill(job)
+        return printed.text
+
+    assert in_supervisor(work).count("got") == 2
+
+
+def test_a_group_outlives_its_leader_and_can_be_killed_then(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    job = shell(each, tmp_path, "sleep 60 & exit 0")
+    assert len(settle(job, 1)) == 1
+    assert job.signal_all(0) == []
+    assert kill(job) == 0
+    assert job.signal_all(signal.SIGKILL) == []
+
+
+def test_who_cannot_be_signalled_is_named_and_goes_on_living(tmp_path: Path) -> None:
+    """A24: a kill that is refused is told, process by process."""
+
+    def refuse(pid: int, signal_number: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def work() -> None:
+        processes = LiveProcesses(cgroups=Cgroups(()), kill=refuse)
+        job = shell(processes, tmp_path, "(setsid sleep 60 &); exec sleep 60")
+        assert eventually(lambda: len(job.living()) == 2)
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            assert job.signal_all(signal_number) == [
+                Resistance(process, "Operation not permitted") for process in job.living()
+            ]
+        assert len(job.living()) == 2
+        for process in job.living():
+            os.kill(process.pid, signal.SIGKILL)
+        assert end(job) == -signal.SIGKILL
+
+    in_supervisor(work)
+
+
+@contextmanager
+def stuck(pid: int) -> Iterator[bool]:
+    """Holds a process as if it were stuck in the kernel, if this host lets us: no signal ends
+    what is in a frozen group of version 1. It is another group than an enclosure's."""
+    found = [one for one in find_hierarchies() if one.kind == FREEZER_V1]
+    group = found[0].own / f"stuck-{os.getpid()}" if found else Path("/nowhere")
+    try:
+        group.mkdir()
+    except OSError:
+        yield False
+        return
+    try:
+        write_to_group(f"{group}/cgroup.procs", str(pid).encode())
+        write_to_group(f"{group}/freezer.state", b"FROZEN")
+        yield True
+    finally:
+        write_to_group(f"{group}/freezer.state", b"THAWED")
+        assert eventually(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def test_a_process_that_is_stuck_in_the_kernel_is_named_until_it_is_gone(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """A22: killed, yet still there. Where nothing can be made stuck, it dies at once."""
+
+    def work() -> None:
+        job = shell(each, tmp_path, "setsid sh -c 'echo $$ >pid; exec sleep 60' & exit 0")
+        pid = read_pid(tmp_path / "pid")
+        (process,) = settle(job, 1)
+        with stuck(pid) as held:
+            assert job.signal_all(signal.SIGKILL) == []
+            if held:
+                deadline = time.monotonic() + 0.2
+                while time.monotonic() < deadline:
+                    assert job.living() == [process]
+                assert each.describe(process) == (
+                    f"process {pid} (sleep, in uninterruptible sleep)"
+                )
+                assert not LiveProcesses(kill_seconds_max=0.1).kill_session(process, job.enclosure)
+        assert eventually(lambda: not job.living())
+        assert job.close(WAIT_SECONDS)
+
+    in_supervisor(work)
+
+
+# Enclosures
+
+
+def test_a_name_in_use_gets_no_enclosure_and_runs_all_the_same(
+    each: LiveProcesses, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = command(tmp_path, "sleep", "60")
+    first, second = each.start(order), each.start(order)
+    assert second.enclosure == []
+    assert ("event=no_enclosure" in caplog.text) == bool(first.enclosure)
+    assert second.living() == [second.identity]
+    assert kill(second) == -signal.SIGKILL
+    assert first.living() == [first.identity]
+    assert kill(first) == -signal.SIGKILL
+
+
+def test_an_empty_enclosure_that_somebody_left_is_made_anew(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    order = command(tmp_path, "true")
+    first = each.start(order)
+    assert end(first) == 0
+    for folder in first.enclosure:
+        folder.mkdir()
+    second = each.start(order)
+    assert second.enclosure == first.enclosure
+    assert end(second) == 0
+
+
+def test_a_supervisor_that_cannot_move_back_ends_the_command_and_says_so(tmp_path: Path) -> None:
+    """Real groups: the one to go back to is removed while the supervisor is elsewhere."""
+
+    def work() -> dict[str, Any]:
+        own = [one for one in find_hierarchies() if one.kind == V2]
+        base = own[0].own / f"base-{os.getpid()}" if own else tmp_path / "base"
+        home = base / "stado-agent"
+        try:
+            home.mkdir(parents=True)
+            write_to_group(f"{home}/cgroup.procs", b"0")
+        except OSError:
+            return {"tried": False}
+        cgroups = Cgroups([one for one in find_hierarchies() if one.kind == V2])
+        processes = LiveProcesses(cgroups=cgroups)
+        try:
+            assert processes.containment().contains_by == "cgroup-v2"
+            write_to_group(f"{own[0].own}/cgroup.procs", b"0")
+            home.rmdir()
+            with pytest.raises(FileNotFoundError):
+                processes.start(command(tmp_path, "sh", "-c", "echo $$ >pid; exec sleep 60"))
+        finally:
+            write_to_group(f"{own[0].own}/cgroup.procs", b"0")
+            eventually(lambda: not _busy(base))
+        started = (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()
+        return {"tried": True, "alive": bool(started and processes.identify(int(started)))}
+
+    told = in_supervisor(work)
+    assert not told.get("alive")
+
+
+def _busy(base: Path) -> bool:
+    for folder in [*base.glob("*/"), base]:
+        try:
+            folder.rmdir()
+        except OSError:
+            continue
+    return base.exists()

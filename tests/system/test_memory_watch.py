@@ -1,0 +1,158 @@
+"""A command's memory: limited by the kernel, or looked at; and what is said of it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from stado.system.cgroups import Cgroups
+from stado.system.memory_watch import MemoryWatch
+from stado.system.processes import LiveProcesses
+from tests.system.commands import (
+    MECHANISMS,
+    WAIT_SECONDS,
+    Printed,
+    command,
+    eventually,
+    in_supervisor,
+    kill,
+)
+
+MIB = 1 << 20
+
+
+def python(script: str) -> tuple[str, ...]:
+    return (sys.executable, "-S", "-c", script)
+
+
+@pytest.fixture(params=MECHANISMS)
+def each(request: pytest.FixtureRequest) -> LiveProcesses:
+    """On each mechanism in turn."""
+    return LiveProcesses(cgroups=MECHANISMS[request.param]())
+
+
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+def test_a_command_above_its_memory_is_found_out_with_all_that_it_printed(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """A49: ended for its memory right after it printed 64 KiB."""
+    printed = Printed()
+    script = (
+        "import sys, time\n"
+        "sys.stdout.write('x' * 65536)\n"
+        "sys.stdout.flush()\n"
+        "kept = b'y' * (300 << 20)\n"
+        "time.sleep(60)\n"
+    )
+    order = command(tmp_path, *python(script), sink=printed, memory_bytes=96 * MIB)
+    job = each.start(order)
+    assert eventually(lambda: job.memory_exceeded() is not None)
+    assert kill(job) == -signal.SIGKILL
+    assert job.memory_exceeded() == "it used more than the 96 MiB of memory that it stated"
+    assert printed.data == b"x" * 65_536
+
+
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+def test_a_command_within_its_memory_is_left_alone(each: LiveProcesses, tmp_path: Path) -> None:
+    job = each.start(command(tmp_path, "true", memory_bytes=96 * MIB))
+    assert job.memory_exceeded() is None
+    assert job.wait(WAIT_SECONDS) == 0
+    assert job.close(WAIT_SECONDS)
+    assert job.memory_exceeded() is None
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "answer"),
+    [(200, None), (60, "it used more than the 60 MiB of memory that it stated")],
+)
+def test_what_forked_workers_share_counts_once(
+    tmp_path: Path, limit_mib: int, answer: str | None
+) -> None:
+    """Four processes with 100 MiB in common: 400 by one count, 100 in truth."""
+    script = (
+        "import os, time\n"
+        "shared = b'y' * (100 << 20)\n"
+        "workers = [0] * 3\n"
+        "for number in range(3):\n"
+        "    if os.fork() == 0: time.sleep(60)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+
+    def work() -> str | None:
+        processes, printed = LiveProcesses(cgroups=Cgroups(())), Printed()
+        order = command(tmp_path, *python(script), sink=printed, memory_bytes=limit_mib * MIB)
+        job = processes.start(order)
+        assert eventually(lambda: printed.text == "ready\n")
+        assert len(job.living()) == 4
+        told = job.memory_exceeded()
+        kill(job)
+        return told
+
+    assert in_supervisor(work) == answer
+
+
+# The kernel's files of version 2, as plain files
+
+
+def group(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+def test_version_2_limits_memory_and_gives_no_swap(tmp_path: Path) -> None:
+    folder = group(tmp_path, memory__max="max\n", memory__swap__max="max\n")
+    MemoryWatch(limit_bytes=2 << 30, group=folder).limit()
+    assert int((folder / "memory.max").read_bytes().split()[0]) == 2 << 30
+    assert (folder / "memory.swap.max").read_bytes()[:1] == b"0"
+
+
+@pytest.mark.parametrize(
+    ("limit_bytes", "events", "answer"),
+    [
+        (2 << 30, "oom 0\noom_kill 0\n", None),
+        (2 << 30, "oom 1\noom_kill 0\n", None),
+        (
+            2 << 30,
+            "oom 3\noom_kill 1\n",
+            "it used more than the 2 GiB of memory that it stated",
+        ),
+        (
+            2 << 30,
+            "oom 0\noom_kill 1\n",
+            "the host ran out of memory, and the kernel ended a process of it",
+        ),
+        (
+            None,
+            "oom 0\noom_kill 1\n",
+            "the host ran out of memory, and the kernel ended a process of it",
+        ),
+        (None, "", None),
+    ],
+)
+def test_the_counters_of_version_2_tell_whose_limit_it_was(
+    tmp_path: Path, limit_bytes: int | None, events: str, answer: str | None
+) -> None:
+    folder = group(tmp_path, memory__max="max\n", memory__events=events)
+    watch = MemoryWatch(limit_bytes=limit_bytes, group=folder)
+    watch.limit()
+    assert watch.look(list) == answer
+    (folder / "memory.events").unlink()
+    assert watch.look(list) == answer
+
+
+def test_a_limit_that_the_kernel_refuses_is_watched_instead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    processes = LiveProcesses(cgroups=Cgroups(()))
+    watch = MemoryWatch(limit_bytes=MIB, group=tmp_path / "absent")
+    watch.limit()
+    assert "event=no_memory_limit" in caplog.text
+    assert watch.look(list) is None
+    assert watch.look(lambda: [processes.own_identity()]) == (
+        "it used more than the 1 MiB of memory that it stated"
+    )
