@@ -8,19 +8,24 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import PYTHON_PATH, Program
+from tests.cli.conftest import PYTHON_PATH, Program, World
 
 COMMANDS = (
     *("init", "submit", "status", "results", "cancel", "up", "doctor", "version"),
     *("job show", "job watch", "job rerun", "queue pause", "queue resume"),
+    *("config list", "config get"),
+)
+OF_NO_STORE = (
+    *("context list", "context add", "context use", "context show", "context remove"),
+    *("config set", "config unset", "config path", "completion"),
 )
 HEAVY = (
     *("boto3", "botocore", "google", "rich", "msgspec", "tenacity", "psutil"),
-    *("asyncio", "concurrent", "logging", "subprocess"),
+    *("asyncio", "concurrent", "logging", "subprocess", "tomlkit", "tomllib"),
 )
 
 
-def loaded_by(*args: str) -> set[str]:
+def loaded_by(*args: str, home: str = "/nonexistent") -> set[str]:
     """The top-level packages that a command line loads in a process of its own."""
     code = (
         "import sys, json\n"
@@ -34,7 +39,7 @@ def loaded_by(*args: str) -> set[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *args],
-        env={"PYTHONPATH": PYTHON_PATH, "HOME": "/nonexistent", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": PYTHON_PATH, "HOME": home, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         check=False,
         timeout=60,
@@ -43,7 +48,9 @@ def loaded_by(*args: str) -> set[str]:
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("command", ["", "job", "queue", "agent", "coordinator", *COMMANDS])
+@pytest.mark.parametrize(
+    "command", ["", "job", "queue", "agent", "coordinator", *COMMANDS, *OF_NO_STORE]
+)
 def test_help_loads_nothing_heavy(command: str) -> None:
     assert not loaded_by(*command.split(), "--help") & set(HEAVY)
 
@@ -52,12 +59,22 @@ def test_the_version_loads_nothing_heavy() -> None:
     assert not loaded_by("--version") & set(HEAVY)
 
 
+def test_what_changes_the_config_file_is_loaded_by_nothing_that_reads_it(
+    stado: Program, world: World, environment: dict[str, str]
+) -> None:
+    stado.ok("context", "add", "lab", "--store", str(world.path), "--use")
+    home = environment["HOME"]
+    assert "tomllib" in loaded_by("config", "get", "store", home=home)
+    for command in ("status", "config list", "context list"):
+        assert "tomlkit" not in loaded_by(*command.split(), home=home)
+
+
 def test_help_of_a_group_does_not_import_the_program_behind_it() -> None:
     assert not loaded_by("agent", "--help") & {"stado_agent"}
     assert not loaded_by("coordinator", "--help") & {"stado_coordinator"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *OF_NO_STORE])
 def test_each_command_says_what_it_is_for(stado: Program, command: str) -> None:
     shown = stado.ok(*command.split(), "--help")
     assert f"Usage: stado {command}" in shown
@@ -67,7 +84,7 @@ def test_each_command_says_what_it_is_for(stado: Program, command: str) -> None:
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "version"])
 def test_each_command_takes_a_store(stado: Program, command: str) -> None:
     shown = stado.ok(*command.split(), "--help")
-    assert all(option in shown for option in ("--store", "--endpoint", "--region"))
+    assert all(option in shown for option in ("--store", "--endpoint", "--region", "--context"))
 
 
 def test_no_command_at_all_shows_the_help_and_is_a_usage_error(stado: Program) -> None:
