@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stado.storage.trouble import StoreTrouble
 
 
+_REACH_SECONDS = 5.0
+
+
 class Machine(NamedTuple):
     """This machine's ports."""
 
@@ -108,6 +111,26 @@ def open_repository(
         store.close()
         store = open_store_of(settings, machine, conditional_delete=False, trouble=trouble)
     return Repository(store, deployment, **machine._asdict())
+
+
+def open_repository_when_reachable(
+    settings: Settings, machine: Machine, trouble: StoreTrouble | None = None
+) -> Repository:
+    """For programs that run on and on, and may be started before the network is there: waits for
+    a store that does not answer. What cannot be mended by waiting is raised at once."""
+    import logging
+
+    from stado.errors import Ambiguous, Unavailable
+
+    said = False
+    while True:
+        try:
+            return open_repository(settings, machine, trouble)
+        except (Unavailable, Ambiguous) as error:
+            if not said:
+                logging.getLogger(__name__).warning("event=waiting_for_store error=%r", str(error))
+            said = True
+        machine.clock.sleep(machine.entropy.uniform(0.5, 1.0) * _REACH_SECONDS)
 
 
 def unused_repository(

@@ -13,7 +13,7 @@ from stado.composition import (
     live_machine,
     log_to_stderr,
     logged_trouble,
-    open_repository,
+    open_repository_when_reachable,
     read_settings,
     unused_repository,
 )
@@ -139,7 +139,7 @@ def _run_agent(
 ) -> None:
     machine = live_machine()
     trouble = logged_trouble(machine)
-    repo = open_repository(settings, machine, trouble)
+    repo = open_repository_when_reachable(settings, machine, trouble)
     folder.make()
     lock = FolderLock(folder.lock_path)
     with lock as ours:

@@ -14,9 +14,7 @@ from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimed
 from stado.jobs.endings import give_verdict, settle
 from stado.jobs.life import seal_epoch
-from stado.jobs.logs import LogReader
 from stado.jobs.reaping import Reaper
-from stado.jobs.repository import Repository
 from stado.ports import ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
@@ -25,15 +23,9 @@ from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host, JobRun
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
 from tests.jobs.actors import GuardedStore
-from tests.jobs.world import ALICE, BOB, TICK, World, heal
+from tests.jobs.world import ALICE, BOB, TICK, World, heal, stored_log
 
 IN_CELLS = {Operation.CREATE, Operation.GET, Operation.LIST}
-
-
-def stored_log(repo: Repository, job_id: str, epoch: int) -> bytes:
-    """The bytes of a log that the store has, in order."""
-    pieces = LogReader(repo, job_id, epoch).read_new()
-    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from tests.agent.fakes import (
     TurnClock,
     TurnTasks,
 )
-from tests.agent.scene import DeathAt, Trouble, stored_log
+from tests.agent.scene import DeathAt, Trouble
 from tests.jobs.actors import GuardedStore
-from tests.jobs.world import BOB, LEASE, World, heal
+from tests.jobs.world import BOB, LEASE, World, heal, stored_log
 
 NAME = "local@host-a"
 STEPS_MAX = 5000

@@ -87,21 +87,23 @@ class Fleet:
         store.close()
         self.repo: Repository = open_repository(settings, machine)
 
+    def reach_store_by(self, settings: Settings) -> None:
+        """How processes that are started from here on reach the store."""
+        self._environment |= settings.environment()
+
     # --- processes ----------------------------------------------------------------------
 
     def agent(self, name: str, *options: str) -> subprocess.Popen[bytes]:
         work_dir = str(self.folder / "hosts")
-        return self._start(
-            name, "stado_agent.main", "--consumer-id", name, "--work-dir", work_dir, *options
-        )
+        return self._start(name, "agent", "--consumer-id", name, "--work-dir", work_dir, *options)
 
     def coordinator(self, name: str = "coordinator", *options: str) -> subprocess.Popen[bytes]:
-        return self._start(name, "stado_coordinator.main", *options)
+        return self._start(name, "coordinator", *options)
 
-    def _start(self, name: str, module: str, *options: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, program: str, *options: str) -> subprocess.Popen[bytes]:
         with self.log_path(name).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *options],
+                [sys.executable, "-m", "stado.cli.main", program, "run", *options],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -17,6 +17,7 @@ from stado.jobs.deployments import make_deployment
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.finding import Found, find_job
 from stado.jobs.life import LifeSigns
+from stado.jobs.logs import LogReader
 from stado.jobs.queue_index import Repair, read_page
 from stado.jobs.reaping import Reaper, ReapReport
 from stado.jobs.repository import Repository
@@ -188,3 +189,9 @@ def entry_of(record: Record) -> ReadyEntry:
     parsed = parse_entry(entry_key(record).removeprefix(keys.READY))
     assert parsed is not None
     return parsed
+
+
+def stored_log(repo: Repository, job_id: str, epoch: int) -> bytes:
+    """The bytes of a log that the store has, in order."""
+    pieces = LogReader(repo, job_id, epoch).read_new()
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
