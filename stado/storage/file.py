@@ -14,12 +14,15 @@ import builtins
 import errno
 import heapq
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from stado.errors import (
+    Ambiguous,
     Conflict,
     Exists,
     Misconfigured,
@@ -36,7 +39,7 @@ from stado.storage.file_sync import sync_path, sync_paths
 from stado.storage.file_version import modified_at, read_file, state_of, version_of_new
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
-from stado.storage.transfer import chunks_of, pour, pour_into_file
+from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
 
 TEMPORARY_FOLDER = ".tmp"
 STALE_AFTER = timedelta(hours=1)
@@ -66,7 +69,8 @@ class FileStore:
         self._temporary = self._root / TEMPORARY_FOLDER
         self._known_folders: set[Path] = set()
         self._clock_read: tuple[datetime, float] | None = None
-        self._check_root()
+        with store_errors(str(self._root), writing=False, folder=self._root):
+            self._check_root()
         with suppress(OSError, StoreError):  # who may only read goes on without
             self._make_own_folders()
             self._sweep()
@@ -74,7 +78,7 @@ class FileStore:
     @classmethod
     def make(cls, root: Path, clock: Clock, entropy: Entropy, *, durable: bool = True) -> FileStore:
         """Makes the directory if need be. Only `stado init` may do that."""
-        with store_errors(str(root), writing=True):
+        with store_errors(str(root), writing=False, folder=root):
             try:
                 root.mkdir(parents=True, exist_ok=True)
             except FileExistsError:
@@ -83,13 +87,16 @@ class FileStore:
                 ) from None
             if durable:
                 sync_path(root.absolute().parent)
-        return cls(root, clock, entropy, durable=durable)
+        store = cls(root, clock, entropy, durable=durable)
+        with suppress(OSError):
+            store._locks.make_all()
+        return store
 
     @staticmethod
     def names_in(root: Path) -> builtins.list[str]:
         """What is there, whoever put it there, but for what an adapter or a file system keeps for
         itself; folders end with `/`. Makes nothing."""
-        with store_errors(str(root), writing=False):
+        with store_errors(str(root), writing=False, folder=root):
             try:
                 with os.scandir(root) as found:
                     return sorted(
@@ -123,13 +130,13 @@ class FileStore:
             version = version_of_new(source, data)
             if not self._link(source, path):
                 raise Exists(key)
-            self._sync_folders([path.parent])
+            self._sync_folders(key, [path.parent])
         return version
 
     def create_many(self, items: Sequence[tuple[str, bytes]]) -> list[Version | None]:
         for key, _ in items:
             check_key(key)
-        with store_errors(self.address, writing=True):
+        with self._errors(self.address, writing=True):
             self._check_root()
             self._make_own_folders()
             sources = [self._temporary / self._entropy.token() for _ in items]
@@ -137,7 +144,7 @@ class FileStore:
                 return self._link_all(items, sources)
             finally:
                 for source in sources:
-                    source.unlink(missing_ok=True)
+                    _remove(source)
 
     def replace(self, key: str, data: bytes, version: Version) -> Version:
         with self._writing(key) as path, self._temporary_file([data]) as source:
@@ -146,7 +153,7 @@ class FileStore:
                 if _version_at(path) != version:
                     raise Conflict(key)
                 os.replace(source, path)
-            self._sync_folders([path.parent])
+            self._sync_folders(key, [path.parent])
         return replaced
 
     def put(self, key: str, data: bytes) -> Version:
@@ -168,7 +175,7 @@ class FileStore:
     ) -> list[Entry]:
         check_prefix(prefix, limit, LIST_LIMIT_MAX)
         folder = prefix[: prefix.rfind("/") + 1]
-        with store_errors(prefix, writing=False):
+        with self._errors(prefix, writing=False):
             keys = self._keys(folder)
             page: list[Entry] = []
             after = start_after
@@ -185,7 +192,7 @@ class FileStore:
 
     def now(self) -> datetime:
         if self._clock_read is None:
-            with store_errors(self.address, writing=True):
+            with self._errors(self.address, writing=False):
                 self._check_root()
                 self._clock_read = self._read_clock()
         at, monotonic = self._clock_read
@@ -200,13 +207,13 @@ class FileStore:
                 self._put(key, source, target)
             return digest
         finally:
-            source.unlink(missing_ok=True)
+            _remove(source)
 
     def download(self, key: str, path: Path) -> FileDigest:
         with self._reading(key) as source:
             descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as content:
-            return pour_into_file(iter(lambda: content.read(1 << 20), b""), path)
+            return pour_into_file(self._chunks(key, content), path)
 
     def close(self) -> None:
         """Nothing is kept open between operations."""
@@ -216,12 +223,21 @@ class FileStore:
     @contextmanager
     def _reading(self, key: str) -> Iterator[Path]:
         check_key(key)
-        with store_errors(key, writing=False):
+        with self._errors(key, writing=False):
             try:
                 yield self._root / key
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 self._check_root()
                 raise NotFound(key) from None
+
+    def _chunks(self, key: str, content: BinaryIO) -> Iterator[bytes]:
+        """Errors of the store, not of the user's file."""
+        while True:
+            with self._errors(key, writing=False):
+                chunk = content.read(CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
 
     def _keys(self, folder: str) -> builtins.list[str]:
         try:
@@ -246,7 +262,7 @@ class FileStore:
     @contextmanager
     def _writing(self, key: str) -> Iterator[Path]:
         check_key(key)
-        with store_errors(key, writing=True):
+        with self._errors(key, writing=True):
             self._check_root()
             self._make_own_folders()
             yield self._root / key
@@ -259,7 +275,7 @@ class FileStore:
             self._write_file(path, chunks, durable=self._durable)
             yield path
         finally:
-            path.unlink(missing_ok=True)
+            _remove(path)
 
     def _write_file(self, path: Path, chunks: Iterable[bytes], *, durable: bool = False) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -273,18 +289,18 @@ class FileStore:
 
     def _copy_in(self, key: str, path: Path, target: Path) -> FileDigest:
         """Errors of the user's file stay `OSError`; those of the store become its own."""
-        with store_errors(key, writing=True):
+        with self._errors(key, writing=True):
             self._check_root()
             self._make_own_folders()
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
         def write(chunk: bytes) -> None:
-            with store_errors(key, writing=True):
+            with self._errors(key, writing=True):
                 _write_all(descriptor, chunk)
 
         try:
             digest = pour(chunks_of(path), write)
-            with store_errors(key, writing=True):
+            with self._errors(key, writing=True):
                 if self._durable:
                     os.fsync(descriptor)
             return digest
@@ -303,7 +319,7 @@ class FileStore:
         for (key, data), source in zip(items, sources, strict=True):
             version = version_of_new(source, data)
             versions.append(version if self._link(source, self._root / key) else None)
-        self._sync_folders(sorted({(self._root / key).parent for key, _ in items}))
+        self._sync_folders(self.address, sorted({(self._root / key).parent for key, _ in items}))
         return versions
 
     def _link(self, source: Path, path: Path) -> bool:
@@ -334,14 +350,22 @@ class FileStore:
                 source.stat()  # ours is there, so it is the folder that was removed meanwhile
                 self._forget_folder(path.parent)
                 continue
-            self._sync_folders([path.parent])
+            self._sync_folders(key, [path.parent])
             return
         raise Unavailable(key, "its folder is removed again and again")
 
     # Folders
 
+    def _errors(self, key: str, *, writing: bool) -> AbstractContextManager[None]:
+        return store_errors(key, writing=writing, folder=self._root)
+
     def _check_root(self) -> None:
-        if not self._root.is_dir():
+        """Raises `OSError` where that cannot be told: a disk in trouble is no missing one."""
+        try:
+            is_there = stat.S_ISDIR(os.stat(self._root).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            is_there = False
+        if not is_there:
             raise Misconfigured(
                 str(self._root),
                 f"there is no store at {self._root}: check the path or run `stado init`",
@@ -363,13 +387,12 @@ class FileStore:
 
     def _read_clock(self) -> tuple[datetime, float]:
         """The file server's clock, which for a network file system is not this host's. Who may
-        only read decides nothing by it, and gets this host's."""
-        path = self._temporary / self._entropy.token()
+        only read decides nothing by it, and gets this host's. Makes no file, for the disk may be
+        full."""
         try:
             self._make_own_folders()
-            self._write_file(path, [])
-            read = modified_at(path.stat())
-            path.unlink()
+            os.utime(self._temporary)
+            read = modified_at(self._temporary.stat())
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
@@ -392,7 +415,7 @@ class FileStore:
     def _depth(self, folder: Path) -> int:
         return len(folder.parts) - len(self._root.parts)
 
-    def _sync_folders(self, folders: Sequence[Path]) -> None:
+    def _sync_folders(self, key: str, folders: Sequence[Path]) -> None:
         """Flushes folders with new names in them, and the names of those folders in theirs, also
         where another process made them: it may not have come to that."""
         if not self._durable or not folders:
@@ -404,6 +427,11 @@ class FileStore:
             # The object was deleted, and its empty folder with it: nothing left to keep.
             self._check_root()
             return
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise Ambiguous(
+                key, f"{why}: it is written, but may not outlive a power cut"
+            ) from error
         if len(self._known_folders) >= _KNOWN_FOLDERS_MAX:
             self._known_folders.clear()
         self._known_folders.update(
@@ -438,3 +466,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def _remove(path: Path) -> None:
+    """Of a temporary file. It is swept some day: nothing else that was done fails for it."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -31,17 +31,25 @@ class FileLocks:
         self._clock = clock
         self._entropy = entropy
 
+    def make_all(self) -> None:
+        """Beforehand, so that a full disk can be made less full: deleting takes a lock."""
+        for shard in range(SHARDS):
+            os.close(self._open(shard))
+
     @contextmanager
     def holding(self, key: str) -> Iterator[None]:
         """Raises `Unavailable` when the lock is not to be had in time, `OSError` otherwise."""
         shard = hashlib.blake2b(key.encode(), digest_size=1).digest()[0] % SHARDS
-        path = self._folder / f"{shard:02x}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = self._open(shard)
         try:
             self._take(descriptor, key)
             yield
         finally:
             os.close(descriptor)
+
+    def _open(self, shard: int) -> int:
+        path = self._folder / f"{shard:02x}"
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def _take(self, descriptor: int, key: str) -> None:
         """Polls, because a blocking wait would have no end while a holder is stopped."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +33,9 @@ from stado.storage.file import FileStore
 from stado.storage.file_errors import store_errors
 from stado.storage.file_locks import FileLocks
 from stado.storage.file_version import EMPTY_VERSION
+from stado.storage.retry import RetryingStore
 from tests.storage.fakes import FakeClock, SeededEntropy
-from tests.storage.stores import CLOCK, ENTROPY
+from tests.storage.stores import CLOCK, ENTROPY, TASKS
 
 PROCESSES = 8
 RACES = 150
@@ -193,9 +198,7 @@ def test_folder_removed_by_another_process_is_made_again(tmp_path: Path) -> None
 def test_missing_root_is_no_empty_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
     store = _store(root)
-    for path in sorted(root.rglob("*"), reverse=True):
-        path.rmdir()
-    root.rmdir()
+    shutil.rmtree(root)
     for call in (lambda: store.list("queue/"), lambda: store.get("a"), lambda: store.put("a", b"")):
         with pytest.raises(Misconfigured, match="there is no store at"):
             call()
@@ -229,18 +232,222 @@ def test_object_and_folder_of_one_name_are_refused(tmp_path: Path) -> None:
         (errno.EPERM, False, Denied),
         (errno.ENOSPC, True, Unavailable),
         (errno.EDQUOT, True, Unavailable),
+        (errno.EMFILE, True, Unavailable),
+        (errno.ENFILE, False, Unavailable),
+        (errno.EFBIG, True, Misconfigured),
         (errno.EIO, True, Ambiguous),
         (errno.ESTALE, True, Ambiguous),
         (errno.EIO, False, Unavailable),
+        (errno.ESTALE, False, Unavailable),
+        (errno.ENOTCONN, False, Unavailable),
     ],
 )
 def test_errors_of_the_disk_are_told_apart(
     number: int, writing: bool, error: type[StoreError]
 ) -> None:
-    with pytest.raises(error) as raised, store_errors("a", writing=writing):
+    errors = store_errors("a", writing=writing, folder=Path("/srv/queue"))
+    with pytest.raises(error) as raised, errors:
         raise OSError(number, os.strerror(number))
     assert type(raised.value) is error
     assert os.strerror(number) in str(raised.value)
+    if number not in (errno.EMFILE, errno.ENFILE):
+        assert "/srv/queue" in str(raised.value)
+
+
+class Disk:
+    """Fails with an error at a call of the operating system, for files of one store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+
+    def fails(self, call: str, number: int) -> None:
+        def fail(*_: Any, **__: Any) -> Any:
+            raise OSError(number, os.strerror(number))
+
+        self._patch.setattr(os, call, fail)
+
+    def fills_up(self) -> None:
+        """After a part of the data, as disks do."""
+        write = os.write
+
+        def write_a_part(descriptor: int, data: memoryview) -> int:
+            if len(data) > 10:
+                return write(descriptor, data[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self._patch.setattr(os, "write", write_a_part)
+
+    def is_well(self) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def _writes(store: FileStore, version: str, source: Path) -> dict[str, Callable[[], object]]:
+    return {
+        "create": lambda: store.create("q/new", b"x" * 100),
+        "create_many": lambda: store.create_many([("q/many", b"x" * 100)]),
+        "put": lambda: store.put("q/a", b"x" * 100),
+        "replace": lambda: store.replace("q/a", b"x" * 100, version),
+        "upload": lambda: store.upload("q/file", source),
+    }
+
+
+WRITE_NAMES = ("create", "create_many", "put", "replace", "upload")
+
+
+@pytest.mark.parametrize("name", WRITE_NAMES)
+def test_a_full_disk_refuses_a_write_for_now_and_keeps_nothing_of_it(
+    tmp_path: Path, disk: Disk, name: str
+) -> None:
+    """A64: certainly not applied, said with the folder and what to do; later it works."""
+    store = _store(tmp_path / "store")
+    version = store.create("q/a", b"old")
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 100)
+    write = _writes(store, version, source)[name]
+    disk.fills_up()
+    with pytest.raises(Unavailable) as raised:
+        write()
+    assert type(raised.value) is Unavailable
+    assert f"No space left on device: free some space (or quota) at {tmp_path / 'store'}" in str(
+        raised.value
+    )
+    assert [entry.key for entry in store.list("q/")] == ["q/a"]
+    assert store.get("q/a").data == b"old"
+    assert list((tmp_path / "store/.tmp").iterdir()) == []
+    disk.is_well()
+    write()
+    assert b"x" * 100 in {store.get(entry.key).data for entry in store.list("q/")}
+
+
+def test_a_full_disk_is_outlived_with_retries(tmp_path: Path, disk: Disk) -> None:
+    clock = FakeClock()
+    inner = _store(tmp_path)
+    store = RetryingStore(inner, clock=clock, entropy=SeededEntropy(), tasks=TASKS)
+    disk.fills_up()
+    sleep = clock.sleep
+
+    def make_room(seconds: float) -> None:
+        sleep(seconds)
+        if len(clock.slept) == 3:
+            disk.is_well()
+
+    clock.sleep = make_room  # type: ignore[method-assign]
+    version = store.create("q/a", b"x" * 100)
+    assert store.get("q/a").version == version
+    assert len(clock.slept) == 3
+
+
+def test_a_disk_without_room_for_a_name_can_be_made_less_full(tmp_path: Path, disk: Disk) -> None:
+    """Not even an empty file can be made; the clock is told, and objects go."""
+    _store(tmp_path).create("q/a", b"1")
+    store = FileStore(tmp_path, CLOCK, ENTROPY)
+    open_file = os.open
+
+    def open_what_is_there(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and not Path(path).exists():
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        return open_file(path, flags, mode)
+
+    disk._patch.setattr(os, "open", open_what_is_there)
+    with pytest.raises(Unavailable, match="quota"):
+        store.create("q/b", b"1")
+    assert abs((store.now() - CLOCK.now()).total_seconds()) < 5
+    store.delete("q/a", store.head("q/a").version)
+    assert store.list("q/") == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EACCES])
+@pytest.mark.parametrize("name", ["create", "put", "replace"])
+def test_what_fails_after_an_object_is_in_its_place_leaves_the_write_unclear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """Some file systems say only when a folder is flushed that there is no room."""
+    store = _store(tmp_path / "store")
+    version = store.create("q/a", b"old")
+    fsync = os.fsync
+
+    def fail_for_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    with pytest.raises(Ambiguous):
+        _writes(store, version, tmp_path)[name]()
+
+
+def test_a_temporary_file_that_cannot_be_removed_fails_no_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _store(tmp_path)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "unlink", fail)
+    monkeypatch.setattr(Path, "unlink", fail)
+    version = store.create("q/a", b"1")
+    monkeypatch.undo()
+    assert store.get("q/a").version == version
+
+
+@pytest.mark.parametrize("call", ["open", "stat", "scandir"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EMFILE])
+def test_a_disk_in_trouble_is_no_absence(
+    tmp_path: Path, disk: Disk, call: str, number: int
+) -> None:
+    store = _store(tmp_path)
+    version = store.create("q/a", b"1")
+    reads: Sequence[Callable[[], object]] = {
+        "open": [
+            lambda: store.get("q/a"),
+            lambda: store.head("q/a"),
+            lambda: store.list("q/"),
+            lambda: store.download("q/a", tmp_path / "target"),
+        ],
+        "stat": [lambda: store.get("q/none"), lambda: store.list("none/")],
+        "scandir": [lambda: store.list("q/")],
+    }[call]
+    disk.fails(call, number)
+    for read in reads:
+        with pytest.raises(Unavailable):
+            read()
+    with pytest.raises((Unavailable, Ambiguous)):
+        if call == "scandir":
+            store.list("q/")
+        else:
+            store.replace("q/a", b"2", version)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_folder_that_cannot_be_looked_at_is_not_called_missing(
+    tmp_path: Path, disk: Disk, number: int
+) -> None:
+    _store(tmp_path)
+    disk.fails("stat", number)
+    with pytest.raises(Unavailable, match=str(tmp_path)):
+        FileStore(tmp_path, CLOCK, ENTROPY)
+
+
+def test_a_disk_that_fails_during_a_download_is_not_blamed_on_the_users_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _store(tmp_path / "store")
+    store.create("q/a", b"1")
+
+    class Failing(io.BytesIO):
+        def read(self, *_: Any) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdopen", lambda *_: Failing())
+    with pytest.raises(Unavailable, match="Input/output error"):
+        store.download("q/a", tmp_path / "target")
+    assert not (tmp_path / "target").exists()
 
 
 def test_reader_without_write_access_can_read() -> None:
