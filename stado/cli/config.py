@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stado.choice import Statement
     from stado.cli.config_changes import Change
     from stado.config_file import ConfigFile
+    from stado.settings import Origin
 
 NO_OPTIONS = Target(None, None, None)
 
@@ -70,7 +71,6 @@ def list_settings(*, as_json: bool, target: Target) -> None:
       stado config list --context lab      # what would count then
     """
     from stado.cli import render
-    from stado.cli.tables import Column
     from stado.settings import KEYS
 
     choice = read_choice(target)
@@ -82,13 +82,14 @@ def list_settings(*, as_json: bool, target: Target) -> None:
             }
         )
         return
-    found = [(key, choice.statements.get(key)) for key in KEYS]
-    render.print_table(
-        [Column(title) for title in ("SETTING", "VALUE", "FROM")],
-        [[key, one.value if one else "-", str(one.origin) if one else "default"] for key, one in found],
-    )
+    # Not a table, which a terminal would crop: the end of an address matters.
+    render.print_line(_row("SETTING", "FROM", "VALUE"))
+    for key in KEYS:
+        one = choice.statements.get(key)
+        render.print_line(_row(key, _short(one.origin), one.value) if one else _row(key, "-", "-"))
     for one in choice.unused:
-        render.tell(f"does not count: {one.key} = {one.value} ({one.origin})")
+        render.tell(f"does not count: {one.key} = {one.value} ({_short(one.origin)})")
+    render.tell(f"the config file is {config_path()}")
 
 
 @click.command()
@@ -202,6 +203,14 @@ def _checked(key: str, value: str) -> str:
     if key == "endpoint":
         check_endpoint(value)
     return value
+
+
+def _row(key: str, origin: str, value: str) -> str:
+    return f"{key:<10}{origin:<22}{value}"
+
+
+def _short(origin: Origin) -> str:
+    return str(origin) if origin.line is None else f"config file, line {origin.line}"
 
 
 def _fields(key: str, statement: Statement | None) -> dict[str, object]:

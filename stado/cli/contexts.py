@@ -49,7 +49,7 @@ def list_contexts(*, as_json: bool) -> None:
         render.tell(f"{file.name} has no contexts: `stado context add NAME --store …` makes one")
         return
     render.print_table(
-        [Column(title) for title in ("", "NAME", "STORE", "ENDPOINT")],
+        [Column(""), Column("NAME"), Column("STORE", width_max=48), Column("ENDPOINT")],
         [
             ["*" if name == current else "", name, settings.store or "", settings.endpoint or "-"]
             for name, settings in file.contexts.items()

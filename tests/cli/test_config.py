@@ -38,19 +38,20 @@ def test_the_list_tells_each_setting_and_where_it_comes_from(
 ) -> None:
     written(config, '# mine\nstore = "s3://top"\nregion = "eu"\n')
     assert stado.ok("config", "list").splitlines() == [
-        "SETTING   VALUE     FROM",
-        f"store     s3://top  {config}, line 2",
-        "endpoint  -         default",
-        f"region    eu        {config}, line 3",
-        "context   -         default",
+        "SETTING   FROM                  VALUE",
+        "store     config file, line 2   s3://top",
+        "endpoint  -                     -",
+        "region    config file, line 3   eu",
+        "context   -                     -",
     ]
     monkeypatch.setenv("STADO_STORE", "s3://env")
     result = stado("config", "list", "--endpoint", "http://typed")
     assert result.stdout.splitlines()[1:3] == [
-        "store     s3://env      STADO_STORE",
-        "endpoint  http://typed  --endpoint",
+        "store     STADO_STORE           s3://env",
+        "endpoint  --endpoint            http://typed",
     ]
-    assert f"does not count: region = eu ({config}, line 3)" in result.stderr
+    assert "does not count: region = eu (config file, line 3)" in result.stderr
+    assert f"the config file is {config}" in result.stderr
 
 
 def test_the_list_as_a_document(
