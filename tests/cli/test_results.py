@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from stado.core import keys
-from stado.jobs.outputs import publish
-from tests.cli.conftest import Program, World
+from stado.core.documents import decode
+from stado.core.records import LogAccount, Manifest
+from stado.core.states import Reason, Verdict
+from stado.jobs.outputs import OutputPublisher, publish
+from tests.cli.conftest import ROOT, Program, World
 
 
 def leave(world: World, job_id: str, tmp_path: Path, files: dict[str, bytes]) -> None:
@@ -131,3 +137,129 @@ def test_an_unknown_job_is_refused_and_no_folder_is_made(
 ) -> None:
     assert "there is no job 'nope'" in stado.refused("results", "nope", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+# The log
+
+
+def manifest_of(folder: Path) -> Manifest:
+    return decode(Manifest, "manifest.json", (folder / "manifest.json").read_bytes())
+
+
+def test_the_log_has_a_line_where_bytes_were_dropped_and_the_manifest_counts_them(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R201: also where the holder left no word of it."""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    world.log(job_id, b"head\nhal")
+    world.log(job_id, b"tail\n", offset=1_008)
+    world.complete(job_id)
+    out = tmp_path / "out"
+    result = stado("results", job_id, str(out))
+    assert "and the log (1,000 of its 1,013 bytes were dropped)" in result.stderr
+    assert (out / "log.txt").read_bytes() == (
+        b"head\nhal\n[stado: 1,000 bytes of the log were dropped here]\ntail\n"
+    )
+    counted = LogAccount(written=1_013, kept=13, dropped=1_000)
+    assert manifest_of(out).log == counted
+    (job,) = stado.json("results", job_id, str(out))["jobs"]
+    assert job["log"] == {"written": 1_013, "kept": 13, "dropped": 1_000}
+
+
+def test_a_failed_job_leaves_its_files_and_its_log_marked_as_partial(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """A67, R201"""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("a", "b"):
+        (left / name).write_text(name)
+    log = LogAccount(written=20, kept=4, dropped=16)
+    OutputPublisher(world.repo, job_id=job_id, epoch=1, folder=left).publish(partial=True, log=log)
+    world.log(job_id, b"out\n")
+    world.fail(job_id, 1)
+    out = tmp_path / "out"
+    (job,) = stado.json("results", job_id, str(out))["jobs"]
+    assert job["partial"] is True
+    assert sorted(path.name for path in out.iterdir()) == ["a", "b", "log.txt", "manifest.json"]
+    assert (out / "log.txt").read_text() == (
+        "out\n[stado: 16 bytes of the log were dropped here, at its end]\n"
+    )
+    assert manifest_of(out).partial
+    assert manifest_of(out).log == log
+
+
+def test_a_job_that_was_cancelled_while_it_waited_again_has_the_log_that_there_was(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    world.log(job_id, b"first\n", epoch=1)
+    world.end(world.claim(job_id), Verdict.LOST, reason=Reason.LEASE_EXPIRED)
+    stado.ok("cancel", job_id)
+    stado.ok("results", job_id, str(tmp_path / "out"))
+    assert (tmp_path / "out/log.txt").read_text() == "first\n"
+
+
+def test_all_are_the_jobs_of_mine_that_have_ended(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    assert "no job of ada has ended yet" in stado.refused("results", "all", str(tmp_path / "no"))
+    ended = [stado.ok("submit", "--run-id", name, "run") for name in ("a", "b")]
+    for job_id in ended:
+        world.complete(job_id)
+    stado.ok("submit", "--run-id", "c", "run")
+    out = tmp_path / "out"
+    shown = stado.ok("results", "all", str(out)).splitlines()
+    assert sorted(shown) == sorted(str(out / job_id) for job_id in ended)
+
+
+# Very many files
+
+MANY = 20_000
+MEMORY_MAX = 300 * 1000 * 1000
+MANY_FILES = """
+import resource, sys
+from pathlib import Path
+from stado.jobs.outputs import OutputPublisher, download
+from tests.cli.conftest import make_world
+
+world = make_world(Path(sys.argv[1]))
+publisher = OutputPublisher(world.repo, job_id="a" * 16, epoch=1, folder=Path(sys.argv[2]))
+manifest = publisher.publish(partial=False)
+uploader = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+fetched = download(world.repo, job_id="a" * 16, epoch=1, folder=Path(sys.argv[3]))
+both = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert fetched.files == manifest.files
+print(len(manifest.files), uploader * 1024, both * 1024)
+"""
+
+
+def test_twenty_thousand_files_go_up_and_come_down_in_little_memory(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """A63"""
+    left = tmp_path / "left"
+    for number in range(MANY):
+        folder = left / f"{number // 1000:02d}"
+        if number % 1000 == 0:
+            folder.mkdir(parents=True)
+            (tmp_path / folder.name).write_text(folder.name)
+        os.link(tmp_path / folder.name, folder / f"{number:05d}.txt")
+    arguments = [str(tmp_path / name) for name in ("store", "left", "out")]
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_FILES, *arguments],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        timeout=110,
+    )
+    count, uploader, both = map(int, done.stdout.split())
+    assert count == MANY
+    assert uploader < MEMORY_MAX
+    assert both < MEMORY_MAX
+    some = manifest_of(tmp_path / "out").files[12_345]
+    assert some.path == "12/12345.txt"
+    assert some.sha256 == hashlib.sha256(b"12").hexdigest()
+    assert (tmp_path / "out" / some.path).read_text() == "12"
