@@ -29,6 +29,7 @@ from tests.system.commands import (
     eventually,
     in_supervisor,
     kill,
+    only,
     read_pid,
     shell,
 )
@@ -390,13 +391,12 @@ def test_who_cannot_be_signalled_is_named_and_goes_on_living(tmp_path: Path) -> 
 def stuck(pid: int) -> Iterator[bool]:
     """Holds a process as if it were stuck in the kernel, if this host lets us: no signal ends
     what is in a frozen group of version 1. It is another group than an enclosure's."""
-    found = [one for one in find_hierarchies() if one.kind == FREEZER_V1]
-    group = found[0].own / f"stuck-{os.getpid()}" if found else Path("/nowhere")
-    try:
-        group.mkdir()
-    except OSError:
+    if only(FREEZER_V1).containment().contains_by != "cgroup-v1":
         yield False
         return
+    (freezer,) = (one for one in find_hierarchies() if one.kind == FREEZER_V1)
+    group = freezer.own / f"stuck-{os.getpid()}"
+    group.mkdir()
     try:
         write_to_group(f"{group}/cgroup.procs", str(pid).encode())
         write_to_group(f"{group}/freezer.state", b"FROZEN")
@@ -488,6 +488,7 @@ def test_a_supervisor_that_cannot_move_back_ends_the_command_and_says_so(tmp_pat
         return {"tried": True, "alive": bool(started and processes.identify(int(started)))}
 
     told = in_supervisor(work)
+    assert told["tried"] == (only(V2).containment().contains_by == "cgroup-v2")
     assert not told.get("alive")
 
 
