@@ -185,8 +185,8 @@ class JobProcess(Protocol):
 
     def close(self, timeout_seconds: float) -> bool:
         """Once nothing of it lives: gives the rest of the output to the sink, and removes the
-        enclosure. False when something still holds the output open when the time is over: then
-        no more of it is read."""
+        enclosure (which stays while something in it lives). False when something still holds the
+        output open when the time is over: then no more of it is read. Again: the same answer."""
         ...
 
 
@@ -214,7 +214,10 @@ class Processes(Protocol):
         ...
 
     def start(self, command: Command) -> JobProcess:
-        """Starts a command in a process group of its own. Raises `OSError` when it cannot."""
+        """Starts a command in a process group of its own. Raises `OSError` when it cannot.
+
+        One at a time in a forked process: the orphans that it adopts are taken for the running
+        command's."""
         ...
 
     def own_identity(self) -> ProcessIdentity: ...
@@ -254,3 +257,9 @@ class Hardware(Protocol):
     def memory_available_bytes(self) -> int: ...
 
     def disk_free_bytes(self, folder: Path) -> int: ...
+
+    def disk_total_bytes(self, folder: Path) -> int: ...
+
+    def boot_id(self) -> str | None:
+        """New each time the host starts; None where it does not tell."""
+        ...
