@@ -145,12 +145,14 @@ def find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:
 
 
 def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manifest | None:
-    """The newest epoch's that left files."""
+    """The newest epoch's that left files; one that tells of its log alone does not hide them."""
+    newest = None
     for epoch in range(up_to_epoch, 0, -1):
         manifest = find_manifest(repo, job_id, epoch)
-        if manifest is not None:
+        if manifest is not None and (manifest.files or manifest.skipped):
             return manifest
-    return None
+        newest = newest or manifest
+    return newest
 
 
 def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Manifest:

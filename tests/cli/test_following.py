@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -114,7 +115,7 @@ def stage() -> Stage:
 def test_a_job_that_logs_costs_a_listing_and_a_read_a_second(stage: Stage) -> None:
     claimed = stage.claim()
     for second in range(1, 61):
-        stage.clock.at(second, lambda second=second: stage.log(b"line %02d\n" % second))
+        stage.clock.at(second, partial(stage.log, b"line %02d\n" % second))
     stage.clock.at(61, lambda: stage.end(claimed))
     counting = CountingStore(stage.world.store, stage.world.tasks)
     assert follow_log(stage.over(counting), stage.job, lines=None) == 0
@@ -153,7 +154,8 @@ def test_follow_is_there_before_the_log_and_ends_with_the_times(
     claimed: list[Claimed] = []
     stage.clock.at(4, lambda: claimed.append(stage.claim()))
     stage.clock.at(5, lambda: stage.log(b"one\n"))
-    stage.clock.at(196, lambda: (stage.log(b"two\n"), stage.end(claimed[0])))
+    stage.clock.at(195.9, lambda: stage.log(b"two\n"))
+    stage.clock.at(196, lambda: stage.end(claimed[0]))
     assert follow_log(stage.world.repo, stage.job, lines=50) == 0
     shown = capsys.readouterr()
     assert shown.out == "one\ntwo\n"
@@ -274,7 +276,7 @@ def test_a_store_that_comes_back_is_waited_for_and_nothing_is_printed_twice(
 ) -> None:
     claimed = stage.claim()
     for second in range(1, 30):
-        stage.clock.at(second, lambda second=second: stage.log(b"%d\n" % second))
+        stage.clock.at(second, partial(stage.log, b"%d\n" % second))
     stage.clock.at(30, lambda: stage.end(claimed))
     store = AwayStore(stage, begin=5, end=15, error=error)
     assert follow_log(stage.over(store), stage.job, lines=None) == 0

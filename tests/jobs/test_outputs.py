@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.core import keys
-from stado.core.records import Manifest, OutputFile
+from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.errors import Conflict, Refused, Unavailable
 from stado.jobs.outputs import OutputPublisher, download, find_manifest, local_files, publish
 from stado.jobs.repository import Repository
@@ -259,3 +259,39 @@ def test_a_name_that_no_folder_here_can_hold_is_refused_before_anything_is_writt
         download(world.repo, job_id=JOB, epoch=1, folder=tmp_path / "out")
     assert repr(path) in refused.value.text
     assert not (tmp_path / "out").exists()
+
+
+class UnreachableFiles(MemoryStore):
+    """Answers all but downloads."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock, world.tasks)
+        self.asked = 0
+
+    def download(self, key: str, path: Path) -> FileDigest:
+        self.asked += 1
+        raise Unavailable(key, "no route")
+
+
+def test_no_download_begins_once_the_store_has_failed(tmp_path: Path) -> None:
+    """Each would take all the time that a store is given to come back."""
+    world = World()
+    world.store = UnreachableFiles(world)
+    repo = Repository(
+        world.store, world.deployment, clock=world.clock, entropy=world.entropy, tasks=LiveTasks()
+    )
+    put_manifest(world, *(f"{number:03d}" for number in range(50)))
+    with pytest.raises(Unavailable):
+        download(repo, job_id=JOB, epoch=1, folder=tmp_path / "out")
+    assert 1 <= world.store.asked <= 4
+
+
+def test_a_manifest_of_a_log_alone_does_not_hide_the_files_of_an_earlier_epoch(
+    world: World, tmp_path: Path
+) -> None:
+    put_manifest(world, "a")
+    log = LogAccount(written=9, kept=0, dropped=9)
+    empty = Manifest(job_id=JOB, epoch=2, partial=True, files=[], log=log)
+    world.store.put(keys.output_manifest(JOB, 2), empty.encode())
+    assert download(world.repo, job_id=JOB, epoch=2, folder=tmp_path / "out").epoch == 1
+    assert (tmp_path / "out" / "a").exists()
