@@ -14,6 +14,7 @@ from stado.cli.context import (
     opened_repository,
     opened_store,
     read_settings,
+    watched_store,
 )
 from stado.target import Target, target_options
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stado.jobs.repository import Repository
     from stado.jobs.status import Row
     from stado.storage.port import Store
+    from stado.storage.trouble import StoreTrouble
 
 _READ_EACH_MAX = 300
 """Documents of each folder that are read."""
@@ -33,6 +35,11 @@ _SKEW_SECONDS_MAX = 60.0
 _SILENT_LEASES = 2
 """A coordinator brings a job back after one; then something is wrong with that too."""
 
+_INDENT = 18
+_THROTTLING_REMEDY = (
+    "nothing is lost, work is slower: a bucket's limits grow within an hour of steady use; else "
+    "ask its provider for more, or let fewer agents work"
+)
 _TOLD_WHEN_WELL = ("store", "agents", "coordinator", "queue")
 
 
@@ -66,13 +73,16 @@ def _examine(target: Target) -> Iterator[Finding]:
     from stado.errors import StoreError, Unreadable
 
     settings, machine = read_settings(target), live_machine()
-    try:
-        with opened_store(settings, machine) as store:
-            yield from _store_findings(store, machine)
-        with opened_repository(target) as repo:
-            yield from _work_findings(repo)
-    except (StoreError, Unreadable) as error:
-        yield Finding("store", str(error), _store_remedy(error))
+    with watched_store(machine) as trouble:
+        try:
+            with opened_store(settings, machine, trouble=trouble) as store:
+                yield from _store_findings(store, machine)
+            trouble.take_throttled()  # a proof races for one object, and some stores mind that
+            with opened_repository(target, trouble) as repo:
+                yield from _work_findings(repo)
+        except (StoreError, Unreadable) as error:
+            yield Finding("store", str(error), _store_remedy(error))
+        yield from _own_throttling(trouble)
 
 
 def _store_remedy(error: Exception) -> str:
@@ -113,13 +123,38 @@ def clock_finding(here: datetime, store: datetime) -> Finding:
     )
 
 
+def _own_throttling(trouble: StoreTrouble) -> Iterator[Finding]:
+    from stado.cli.render import plural
+
+    put_off = trouble.take_throttled()
+    if put_off:
+        text = f"the store put off {plural(put_off, 'request')} of this check-up"
+        yield Finding("throttling", text, _THROTTLING_REMEDY)
+
+
+def _agents_throttling(sights: Sequence[AgentSight]) -> Iterator[Finding]:
+    """What those say who are at work; what was before is over."""
+    from stado.cli.render import plural
+
+    held = [sight.capacity for sight in sights if sight.alive and sight.capacity.throttled]
+    for one in held[:1]:
+        text = (
+            f"the store puts off requests of {plural(len(held), 'agent')}, such as "
+            f"{one.consumer} on {one.host}: {plural(one.throttled, 'request')} since its report "
+            "before"
+        )
+        yield Finding("throttling", text, _THROTTLING_REMEDY)
+
+
 def _work_findings(repo: Repository) -> Iterator[Finding]:
     from stado.core.states import State
     from stado.jobs.health import agents, find_coordinator
     from stado.jobs.status import newest
 
     yield from _record_findings(repo)
-    yield from _agent_findings(agents(repo), repo.now())
+    sights = agents(repo)
+    yield from _agent_findings(sights, repo.now())
+    yield from _agents_throttling(sights)
     running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
     yield from _running_findings(running, repo.now())
     yield _coordinator_finding(find_coordinator(repo))
@@ -140,7 +175,7 @@ def _record_findings(repo: Repository) -> Iterator[Finding]:
 
 
 def _agent_findings(sights: Sequence[AgentSight], now: datetime) -> Iterator[Finding]:
-    from stado.cli.hosts import hindrance_text, hosts_line
+    from stado.cli.host_views import hindrance_text, hosts_line
     from stado.jobs.health import AgentState
 
     if not any(sight.state is AgentState.WORKING for sight in sights):
@@ -267,12 +302,12 @@ def _print(findings: list[Finding], *, as_json: bool) -> None:
         return
     to_do = [finding for finding in findings if finding.remedy is not None]
     for finding in to_do:
-        render.print_line(f"FIX  {finding.check:<11}  {finding.text}")
-        render.print_line(f"     {'':<11}  -> {finding.remedy}")
+        render.print_wrapped(f"FIX  {finding.check:<11}  {finding.text}", indent=_INDENT)
+        render.print_wrapped(f"{'':<{_INDENT}}-> {finding.remedy}", indent=_INDENT + 3)
     well = len(findings) - len(to_do)
     if not to_do:
         told = [finding.text for finding in findings if finding.check in _TOLD_WHEN_WELL]
-        render.print_line(f"all is well: {'; '.join(told)}")
+        render.print_wrapped(f"all is well: {'; '.join(told)}")
     elif well:
         checks = "1 other check is" if well == 1 else f"{well} other checks are"
         render.tell(f"{checks} well (--json tells them)")

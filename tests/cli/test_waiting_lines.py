@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from stado.cli.waiting_lines import AGAIN_SECONDS, WaitingLines, closing_line
+from stado.core import keys
+from stado.core.records import Capacity
+from stado.storage.open import open_store
+from stado.storage.port import Store
 from stado.storage.trouble import Setback, StoreTrouble
+from stado.system.clock import LiveClock
+from stado.system.entropy import LiveEntropy
 from stado.system.tasks import LiveTasks
 from tests.cli.conftest import Program
+from tests.servers import Server, run_ministack
 from tests.servers.catalogue import CLIENT_ENVIRONMENT
-from tests.storage.canned_server import Answer, CannedServer, canned_server
+from tests.storage.canned_server import Answer, CannedServer, Request, canned_server
 from tests.storage.fakes import FakeClock
 
 _S3 = ("--store", "s3://bucket/q", "--endpoint")
@@ -205,3 +213,127 @@ def test_interrupting_the_wait_ends_the_command_at_once(
         finally:
             process.kill()
             process.communicate()
+
+
+# On a real server that is put behind a throttle
+
+
+class Throttle:
+    """Stands before a server, and puts off what it is told to."""
+
+    def __init__(self, server: Server, front: CannedServer) -> None:
+        self._address = server.endpoint.removeprefix("http://")
+        self.put_off: Callable[[Request], bool] = lambda _: False
+        front.answers_by(self._answer)
+
+    def next_times(self, times: int, *, of: str) -> None:
+        """The next so many requests whose path holds this."""
+        left = [times]
+
+        def put_off(request: Request) -> bool:
+            if of not in request.path or left[0] == 0:
+                return False
+            left[0] -= 1
+            return True
+
+        self.put_off = put_off
+
+    def _answer(self, request: Request) -> Answer:
+        if self.put_off(request):
+            return _SLOW_DOWN
+        connection = http.client.HTTPConnection(self._address, timeout=30)
+        with closing(connection):
+            connection.request(request.method, request.path, request.body, dict(request.headers))
+            answer = connection.getresponse()
+            kept = {
+                name: value
+                for name, value in answer.getheaders()
+                if name.lower() in ("etag", "last-modified", "content-type")
+                or (name.lower() == "content-length" and request.method == "HEAD")
+            }
+            return Answer(answer.status, answer.read(), {n.title(): v for n, v in kept.items()})
+
+
+@pytest.fixture(scope="module")
+def ministack() -> Iterator[Server]:
+    with run_ministack() as server:
+        server.make_bucket("bucket")
+        yield server
+
+
+@pytest.fixture
+def throttle(canned: CannedServer, ministack: Server) -> Throttle:
+    return Throttle(ministack, canned)
+
+
+def test_status_through_a_throttle_counts_and_answers(
+    stado: Program, canned: CannedServer, throttle: Throttle
+) -> None:
+    """A64"""
+    there = (*_S3, canned.endpoint)
+    stado.ok("init", "s3://bucket/q", "--endpoint", canned.endpoint)
+    stado.ok("submit", "--run-id", "x", *there, "run")
+    throttle.next_times(5, of="list-type=2")
+    result = stado("status", *there, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [job["run_id"] for job in json.loads(result.stdout)["jobs"]] == ["x"]
+    assert "stado: the store throttled 5 of this command's requests; it took " in result.stderr
+
+
+def test_doctor_finds_that_it_was_throttled_and_that_agents_are(
+    stado: Program, canned: CannedServer, throttle: Throttle
+) -> None:
+    """A64"""
+    stado.ok("init", "s3://bucket/doctor", "--endpoint", canned.endpoint)
+    there = ("--store", "s3://bucket/doctor", "--endpoint", canned.endpoint)
+    found = _throttling(stado, *there)
+    assert found == []
+    throttle.next_times(2, of="prefix=doctor%2Fcapacity")
+    found = _throttling(stado, *there)
+    assert [finding["text"] for finding in found] == [
+        "the store put off 2 requests of this check-up"
+    ]
+    assert "let fewer agents work" in found[0]["remedy"]
+    store = open_store(
+        "s3://bucket/doctor",
+        endpoint=canned.endpoint,
+        region=None,
+        clock=LiveClock(),
+        entropy=LiveEntropy(),
+        tasks=LiveTasks(),
+    )
+    _report(store, "calm@box", throttled=0)
+    assert _throttling(stado, *there) == []
+    _report(store, "busy@box", throttled=12)
+    (finding,) = _throttling(stado, *there)
+    assert finding["text"] == (
+        "the store puts off requests of 1 agent, such as busy@box on box: 12 requests since its "
+        "report before"
+    )
+    _report(store, "busy@box", throttled=12, stopped=True)
+    assert _throttling(stado, *there) == []
+
+
+def _throttling(stado: Program, *there: str) -> list[dict[str, str]]:
+    found = stado.json("doctor", *there)["findings"]
+    return [finding for finding in found if finding["check"] == "throttling"]
+
+
+def _report(store: Store, consumer: str, *, throttled: int, stopped: bool = False) -> None:
+    capacity = Capacity(
+        consumer=consumer,
+        incarnation="i1",
+        host="box",
+        at=store.now(),
+        counter=1,
+        broadcast_seconds=60,
+        cpu_total=8,
+        cpu_free=6,
+        memory_total_gb=64,
+        memory_free_gb=60,
+        disk_free_gb=100,
+        stopped=stopped,
+        throttled=throttled,
+        version="0",
+    )
+    store.put(keys.capacity(consumer), capacity.encode())
