@@ -115,7 +115,7 @@ class LogShipper:
         piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
         if not piece.data:
             return False
-        torn = self._torn or piece.offset > self._position
+        torn = (self._torn or piece.offset > self._position) and not piece.begins_line
         full = len(piece.data) >= self._limit.piece_bytes
         start, end = _bounds(piece, torn=torn, final=final, full=full)
         if end is None:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _PIECES_OF_LIMIT = 16
 _NAME_DIGITS = 16
+_LINE_FEED = 0x0A
 _HEAD_SHARE = 4
 
 
@@ -55,6 +56,8 @@ class Piece:
     data: bytes
     gap_after: bool
     """Whether what was printed next is not there any more."""
+    begins_line: bool
+    """Whether it certainly begins a line, whatever became of the line before."""
 
     @property
     def end(self) -> int:
@@ -68,6 +71,7 @@ class _Chunk:
     path: Path
     start: int
     size: int
+    begins_line: bool
 
     @property
     def end(self) -> int:
@@ -86,6 +90,7 @@ class LogSpool:
         self._head_from = 0
         self._written = self._chunks[-1].end if self._chunks else 0
         self._open: int | None = None
+        self._line_ended = not self._chunks
         self._ailing = False
 
     @property
@@ -112,8 +117,8 @@ class LogSpool:
                 if taken == 0:
                     break
                 rest = rest[taken:]
-            self._written += len(rest)
-            self._drop_middle()
+            if rest:
+                self._count(rest)
 
     def read(self, offset: int, *, bytes_max: int) -> Piece:
         """What is there from `offset` on, or from the next byte behind it that is. Empty when
@@ -129,9 +134,12 @@ class LogSpool:
                 parts.append(_read(chunk, position, bytes_max - (position - start)))
                 position += len(parts[-1])
             data = b"".join(parts)
+            first = next(iter(self._from(start)), None)
+            begins_line = first is not None and first.start == start and first.begins_line
             following = next(iter(self._from(position)), None)
             next_start = self._written if following is None else max(following.start, position)
-            return Piece(start, data, gap_after=bool(data) and next_start > position)
+            gap_after = bool(data) and next_start > position
+            return Piece(start, data, gap_after=gap_after, begins_line=begins_line)
 
     def discard(self, offset: int) -> None:
         """What lies before `offset` is not needed any more."""
@@ -151,14 +159,21 @@ class LogSpool:
         """Bytes that were taken; 0: the disk takes none."""
         try:
             chunk = self._current()
-            taken = os.write(self._descriptor(), data[: self._chunk_bytes - chunk.size])
+            part = data[: self._chunk_bytes - chunk.size]
+            self._make_room(len(part))
+            taken = os.write(self._descriptor(), part)
         except OSError as error:
             self._note_refusal(error)
             return 0
         chunk.size += taken
-        self._written += taken
+        self._count(part[:taken])
         self._ailing = False
         return taken
+
+    def _count(self, data: memoryview) -> None:
+        """As printed, whatever becomes of it."""
+        self._written += len(data)
+        self._line_ended = data[-1] == _LINE_FEED
 
     def _current(self) -> _Chunk:
         last = self._chunks[-1] if self._chunks else None
@@ -168,7 +183,7 @@ class LogSpool:
         path = self._folder / f"{self._written:0{_NAME_DIGITS}d}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._open = os.open(path, flags, 0o600)
-        chunk = _Chunk(path, self._written, 0)
+        chunk = _Chunk(path, self._written, 0, self._line_ended)
         self._chunks.append(chunk)
         return chunk
 
@@ -179,6 +194,8 @@ class LogSpool:
     def _note_refusal(self, error: OSError) -> None:
         """One line an outage. What was open may hold half a piece: what follows begins anew."""
         self._close()
+        if self._chunks and self._chunks[-1].size == 0:
+            self._remove(self._chunks.pop())
         if not self._ailing:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             log.warning(
@@ -189,10 +206,11 @@ class LogSpool:
             )
         self._ailing = True
 
-    def _drop_middle(self) -> None:
-        """Down to the limit: the oldest chunks behind the head go, never the last one."""
+    def _make_room(self, size: int) -> None:
+        """For so many bytes more within the limit: the oldest chunks behind the head go, never
+        the last one."""
         head_end = self._head_from + self._limit.head_bytes
-        excess = sum(chunk.size for chunk in self._chunks) - self._limit.total_bytes
+        excess = sum(chunk.size for chunk in self._chunks) + size - self._limit.total_bytes
         while excess > 0:
             index = next(
                 (i for i, chunk in enumerate(self._chunks[:-1]) if chunk.start >= head_end), None
@@ -204,7 +222,7 @@ class LogSpool:
             excess -= chunk.size
 
     def _from(self, offset: int) -> Iterator[_Chunk]:
-        return (chunk for chunk in self._chunks if chunk.end > offset)
+        return (chunk for chunk in self._chunks if chunk.size and chunk.end > offset)
 
     def _remove(self, chunk: _Chunk) -> None:
         try:
@@ -226,7 +244,7 @@ def _chunks_in(folder: Path) -> Iterator[_Chunk]:
         return
     for name in names:
         path = folder / name
-        yield _Chunk(path, int(name), path.stat().st_size)
+        yield _Chunk(path, int(name), path.stat().st_size, begins_line=int(name) == 0)
 
 
 def _read(chunk: _Chunk, position: int, bytes_max: int) -> bytes:

@@ -138,3 +138,31 @@ def test_a_second_head_is_kept_from_where_it_begins(world: World, tmp_path: Path
     assert head_offset == 50_000
     assert second.startswith(head)
     assert second.endswith(tail)
+
+
+def test_a_piece_behind_a_gap_says_whether_it_begins_a_line(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    spool = spool_in(world, folder)
+    for lost, begins_line in ((b"one\n", True), (b"half", False)):
+        folder.rename(tmp_path / "away")
+        printed(spool, lost)
+        (tmp_path / "away").rename(folder)
+        before = spool.written
+        printed(spool, b"next\n")
+        assert spool.read(before, bytes_max=100).begins_line is begins_line
+        spool.close()
+
+
+def test_a_file_that_could_be_made_but_not_written_hides_nothing(
+    world: World, tmp_path: Path
+) -> None:
+    """As on a full disk, where a name still finds room."""
+    folder = tmp_path / "log"
+    spool = spool_in(world, folder)
+    printed(spool, b"before\n")
+    spool.close()
+    (folder / f"{7:016d}").symlink_to("/dev/full")
+    printed(spool, b"lost\n")
+    printed(spool, b"after\n")
+    assert kept(spool) == [(0, b"before\n"), (12, b"after\n")]
+    assert [path.name for path in sorted(folder.iterdir())] == [f"{0:016d}", f"{12:016d}"]

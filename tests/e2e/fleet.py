@@ -97,13 +97,31 @@ class Fleet:
         work_dir = str(self.folder / "hosts")
         return self._start(name, "agent", "--consumer-id", name, "--work-dir", work_dir, *options)
 
+    def agent_on_small_disk(self, name: str, *, megabytes: int) -> subprocess.Popen[bytes]:
+        """Its work folder is a file system of this size that it alone sees (Linux)."""
+        hosts = self.folder / "hosts"
+        hosts.mkdir(exist_ok=True)
+        namespace = ["unshare", "--mount"]
+        if os.geteuid() != 0:
+            namespace += ["--user", "--map-root-user"]
+        mount = f'mount -t tmpfs -o size={megabytes}m tmpfs "$0" && exec "$@"'
+        program = self._argv("agent", "--consumer-id", name, "--work-dir", str(hosts))
+        return self._run(name, [*namespace, "sh", "-c", mount, str(hosts), *program])
+
     def coordinator(self, name: str = "coordinator", *options: str) -> subprocess.Popen[bytes]:
         return self._start(name, "coordinator", *options)
 
     def _start(self, name: str, program: str, *options: str) -> subprocess.Popen[bytes]:
+        return self._run(name, self._argv(program, *options))
+
+    @staticmethod
+    def _argv(program: str, *options: str) -> list[str]:
+        return [sys.executable, "-m", "stado.cli.main", program, "run", *options]
+
+    def _run(self, name: str, argv: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path(name).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "stado.cli.main", program, "run", *options],
+                argv,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
