@@ -56,6 +56,8 @@ class ControlGroup:
         otherwise each was signalled while none could run, and some may have refused."""
         ours = os.getpid() in self.pids()
         if not ours and self._write(self._kill_file, b"1"):
+            # The kernel's stroke passes by a process whose first thread has ended.
+            self._kill_each(kill)
             return True
         if ours:
             self._kill_each(kill)

@@ -314,6 +314,31 @@ def test_a_process_whose_first_thread_has_ended_counts(each: LiveProcesses, tmp_
     assert kill(job) == -signal.SIGKILL
 
 
+def test_a_process_whose_first_thread_has_ended_is_killed_wherever_it_went(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """R203: a stroke against a whole control group passes such a process by."""
+    script = (
+        "import ctypes, os, threading, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "open('pid', 'w').write(f'{os.getpid()}\\n')\n"
+        f"ctypes.CDLL(None).syscall({EXIT_NUMBER}, 0)\n"
+    )
+
+    def work() -> None:
+        job = each.start(command(tmp_path, sys.executable, "-S", "-c", script))
+        stat = Path(f"/proc/{read_pid(tmp_path / 'pid')}/stat")
+        assert eventually(lambda: ") Z " in stat.read_text())
+        assert len(settle(job, 1)) == 1
+        if job.enclosure:
+            assert each.kill_session(job.identity, job.enclosure)
+        assert kill(job) == 0
+
+    in_supervisor(work)
+
+
 def test_what_moved_into_a_group_of_its_own_below_is_ended_with_the_rest(
     each: LiveProcesses, tmp_path: Path
 ) -> None:
