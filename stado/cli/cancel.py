@@ -26,6 +26,8 @@ _TOLD_MAX = 8
 _NAMED_MAX = 3
 """Jobs that the question names."""
 
+_COMMAND_MAX = 60
+
 
 @click.command()
 @click.argument("job", metavar="[ID]", required=False)
@@ -115,7 +117,10 @@ def _described(repo: Repository, selection: Selection) -> str:
     if selection.batch:
         counts = views.count_text(_states(repo, selection).values())
         return f"batch {selection.base_id} (run {record.run_id}: {counts})"
-    return f"job {record.id} (run {record.run_id}, {record.state.value}: {record.spec.command})"
+    command = record.spec.command
+    if len(command) > _COMMAND_MAX:
+        command = f"{command[: _COMMAND_MAX - 1]}…"
+    return f"job {record.id} (run {record.run_id}, {record.state.value}: {command})"
 
 
 def _states(repo: Repository, selection: Selection) -> dict[str, Any]:

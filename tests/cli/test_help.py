@@ -11,8 +11,8 @@ import pytest
 from tests.cli.conftest import PYTHON_PATH, Program, World
 
 COMMANDS = (
-    *("init", "submit", "status", "results", "cancel", "up", "doctor", "version"),
-    *("job show", "job watch", "job rerun", "queue pause", "queue resume"),
+    *("init", "submit", "status", "logs", "results", "cancel", "up", "doctor", "version"),
+    *("job show", "job watch", "job logs", "job rerun", "queue pause", "queue resume"),
     *("config list", "config get"),
 )
 OF_NO_STORE = (
