@@ -30,7 +30,8 @@ class Coordinator:
         while not stop.is_set():
             self.tick()
             pace = self._repo.deployment.beat_seconds
-            stop.wait(self._repo.entropy.uniform(0.9 * pace, 1.1 * pace))
+            pause = self._repo.entropy.uniform(0.8 * pace, pace)
+            stop.wait(min(pause, self._passes.next_reap_seconds if self._leading else pause))
         self._leave()
 
     def tick(self) -> None:

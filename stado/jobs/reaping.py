@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -60,6 +61,8 @@ class ReapReport:
     settled: list[str] = field(default_factory=list)
     deferred: dict[str, str] = field(default_factory=dict)
     """Job id to why it was left alone though silent, or could not be judged."""
+    next_seconds: float = math.inf
+    """Until the first of those that are silent now has been so for its whole lease."""
     idle_agents: list[AgentReport] = field(default_factory=list)
     """Those whom no running record names; none when a record could not be read."""
 
@@ -140,6 +143,11 @@ def _key_of(entry: Entry) -> str:
 
 def _version(seen: Stored[Heartbeat] | Entry | None) -> Version | None:
     return seen.version if seen is not None else None
+
+
+def _is_no_newer(checkpoint: Entry, heartbeat: Entry | None) -> bool:
+    """By the store's own times of both."""
+    return heartbeat is not None and checkpoint.modified_at <= heartbeat.modified_at
 
 
 def _silence_text(look: _Look, last: Stored[Heartbeat] | None, silent_seconds: float) -> str:
@@ -261,8 +269,10 @@ class Reaper:
             return report
         fresh_hosts: dict[str, set[str]] = defaultdict(set)
         for look in looks:
-            if silence[look.job_id] < look.lease_seconds:
+            left = look.lease_seconds - silence[look.job_id]
+            if left > 0:
                 fresh_hosts[look.host].add(look.job_id)
+                report.next_seconds = min(report.next_seconds, left)
         for look in looks:
             if silence[look.job_id] > 0 and only in (None, look.job_id):
                 self._attend(look, silence[look.job_id], fresh_hosts[look.host], report)
@@ -346,8 +356,9 @@ class Reaper:
             report.deferred[look.job_id] = f"cannot be judged: {error}"
 
     def _checkpoint_silence(self, look: _Look) -> float:
-        """Seconds without a new name under the job's checkpoints. Names ascend, so that only
-        what comes after the newest known one has to be listed."""
+        """Seconds without a new name under the job's checkpoints; infinite when there is none
+        since the last beat, which was watched anyway. Names ascend, so that only what comes
+        after the newest known one has to be listed."""
         known = self._newest_checkpoints.get(look.job_id)
         folder = keys.checkpoints_folder(look.job_id)
         names = walk(self._repo.store, folder, start_after=known.key if known else "")
@@ -355,9 +366,10 @@ class Reaper:
         if newest is not None:
             self._newest_checkpoints[look.job_id] = newest
         if self._once:
-            return self._age([newest]) if newest is not None else float("inf")
-        name = newest.key if newest is not None else None
-        return self._checkpoints.look(look.job_id, name, self._repo.clock.monotonic())
+            return self._age([newest]) if newest is not None else math.inf
+        if newest is None or _is_no_newer(newest, look.heartbeat):
+            return math.inf
+        return self._checkpoints.look(look.job_id, newest.key, self._repo.clock.monotonic())
 
     def _deferral(self, look: _Look, fresh_jobs: set[str]) -> str | None:
         """Another job on the same host that beats speaks for this one, unless the agent itself

@@ -40,6 +40,12 @@ class Passes:
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []
+        self._next_reap_at = math.inf
+
+    @property
+    def next_reap_seconds(self) -> float:
+        """Until somebody's lease may be over: a tick then finds it out at once."""
+        return max(0.0, self._next_reap_at - self._repo.clock.monotonic())
 
     def tick(self) -> dict[str, bool]:
         """Runs each pass once; its name to whether it succeeded."""
@@ -53,7 +59,9 @@ class Passes:
 
     def _reap(self) -> None:
         self._idle_agents = []
+        self._next_reap_at = math.inf
         report = self._reaper.turn()
+        self._next_reap_at = self._repo.clock.monotonic() + report.next_seconds
         self._idle_agents = report.idle_agents
         for job_id, reason in report.deferred.items():
             if self._deferred.get(job_id) != reason:
@@ -109,3 +117,4 @@ class Upkeep:
         self._due_at = now + self._repo.deployment.beat_seconds
         if self._watch.silent():
             self._passes.tick()
+            self._due_at = min(self._due_at, now + self._passes.next_reap_seconds)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from pathlib import Path
 
 from stado.core.spec import Spec
@@ -107,8 +109,9 @@ def test_a_job_longer_than_many_leases_runs_once(make_fleet: MakeFleet, tmp_path
 def test_a_frozen_host_loses_its_job_and_stops_it_when_it_thaws(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """A04, R211: queued again within the lease; the thawed worker ends what it ran."""
-    fleet = make_fleet(lease_seconds=2)
+    """A04, R211: queued again within the lease and a tick, with its worker, its last sign of life
+    and the age of that; the thawed worker ends what it ran."""
+    fleet = make_fleet(lease_seconds=4)
     fleet.coordinator()
     agent = fleet.agent("frozen")
     trace = tmp_path / "trace"
@@ -118,6 +121,15 @@ def test_a_frozen_host_loses_its_job_and_stops_it_when_it_thaws(
     started = fleet.started("frozen", job_id)
     for pid in (agent.pid, started.supervisor):
         os.kill(pid, signal.SIGSTOP)
+    frozen_at = time.monotonic()
+    wait_for(lambda: fleet.states(submission) != {job_id: State.RUNNING})
+    # A tick is an eighth of the lease; the rest is what busy processes are late by.
+    assert time.monotonic() - frozen_at < 4 * (1 + 1 / 8) + 1
+    lost = fleet.story(job_id).record.ending
+    assert lost is not None
+    assert re.fullmatch(
+        r"worker frozen was not heard for \d+ s, its last beat was at .+", lost.detail or ""
+    )
     fleet.agent("healthy")
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     assert Path(f"/proc/{started.leader}").exists()

@@ -15,6 +15,7 @@ from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.endings import claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.reaping import Reaper
+from stado.jobs.upkeep import Passes
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
 from tests.jobs.actors import Crash, GuardedStore, mortal
@@ -83,6 +84,30 @@ def test_silence_of_everything_for_a_lease_gives_the_job_back(world: World) -> N
     assert record.ending.detail.endswith(f", its last beat was at {beat_at}")
     assert world.states(job) == {State.QUEUED}
     assert [entry.epoch for entry in world.entries()] == [2]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("first_look", [0.0, 0.3 * TICK, 0.99 * TICK])
+def test_a_silent_job_is_queued_again_within_its_lease_and_a_tick(
+    world: World, tmp_path: Path, first_look: float, saved: bool
+) -> None:
+    """A04: from its last sign on, whenever the ticks are, and though it had saved a checkpoint."""
+    job = world.submit()
+    claimed = world.start()
+    if saved:
+        (tmp_path / "model").write_text("weights")
+        checkpoints.save(world.repo, job_id=job, epoch=1, sequence=0, folder=tmp_path)
+    passes = Passes(world.repo, by="coordinator")
+    passes.tick()
+    world.clock.sleep(first_look)
+    LifeSigns(world.repo, claimed.record).beat(Phase.RUNNING, None)
+    silent_since = world.clock.monotonic()
+    world.clock.sleep(TICK - first_look)
+    passes.tick()
+    while world.states(job) == {State.RUNNING}:
+        world.clock.sleep(min(TICK, passes.next_reap_seconds))
+        passes.tick()
+    assert LEASE <= world.clock.monotonic() - silent_since <= LEASE + TICK + 0.1
 
 
 def test_a_job_that_beats_is_never_declared_lost(world: World) -> None:
