@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from stado.errors import Ambiguous, Unavailable
 
+NOT_THE_STORES = "is there a proxy before it, or something else at this address?"
 _CAUSES_MAX = 10
 
 
@@ -17,7 +18,7 @@ def answer_errors(key: str, *, writing: bool) -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        why = f"the answer is not one of the store's ({error!r}): is there a proxy before it?"
+        why = f"the answer is not one of the store's ({error!r}): {NOT_THE_STORES}"
         raise (Ambiguous if writing else Unavailable)(key, why) from error
 
 

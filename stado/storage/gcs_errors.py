@@ -27,7 +27,7 @@ from stado.errors import (
     Throttled,
     Unavailable,
 )
-from stado.storage.answers import why_not_reached
+from stado.storage.answers import NOT_THE_STORES, why_not_reached
 
 DENIED_REMEDY = (
     "check the credentials (`gcloud auth application-default login`, a service account, or the "
@@ -79,6 +79,9 @@ def _without_token(key: str, error: auth.GoogleAuthError) -> StoreError:
 
 def check_answer(key: str, answer: requests.Response, *, writing: bool) -> None:
     """Raises unless the server did what it was asked. A failed condition is a `Conflict`."""
+    if answer.status_code == HTTPStatus.NOT_FOUND and not _is_googles(answer):
+        why = f"HTTP 404, as no store says it: {NOT_THE_STORES}"
+        raise _unclear(key, why, writing=writing)
     if answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
         raise error_of_status(key, answer.status_code, _message(answer), writing=writing)
 
@@ -104,6 +107,15 @@ _MEANINGS: tuple[tuple[set[int], type[StoreError], str], ...] = (
     ({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}, Denied, DENIED_REMEDY),
     ({HTTPStatus.NOT_IMPLEMENTED}, Misconfigured, "the server does not offer this request"),
 )
+
+
+def _is_googles(answer: requests.Response) -> bool:
+    """Whether an absence is told as the service tells it, or an emulator: a proxy has pages."""
+    try:
+        return bool(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        said = answer.text.startswith(("No such object", "Not Found"))
+        return said or "x-guploader-uploadid" in answer.headers
 
 
 def _message(answer: requests.Response) -> str:

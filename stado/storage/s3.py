@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
 
 from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
@@ -22,7 +23,7 @@ from stado.storage.answers import answer_errors
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import S3Clients
-from stado.storage.s3_errors import store_errors
+from stado.storage.s3_errors import is_unsigned_absence, store_errors
 from stado.storage.transfer import CHUNK_BYTES, HashingReader, pour_into_file
 
 CONCURRENT_CREATES = 32
@@ -79,15 +80,24 @@ class S3Store:
         return blob
 
     def head(self, key: str) -> Entry:
+        anybodys_answers: list[ClientError] = []
+
         def ask(client: Any) -> Entry:
-            answer = client.head_object(**self._place(key))
+            try:
+                answer = client.head_object(**self._place(key))
+            except ClientError as error:
+                if is_unsigned_absence(error):
+                    anybodys_answers.append(error)
+                raise
             self._note(answer)
             return Entry(key, _version(answer), answer["ContentLength"], answer["LastModified"])
 
         try:
             return self._ask(key, ask, writing=False)
         except NotFound:
-            self.now()  # a missing bucket looks the same here; the first listing tells
+            # A missing bucket looks the same here, and so does a proxy's 404: a listing tells.
+            if anybodys_answers or self._clock_read is None:
+                self._list_page(key, "", 1)
             raise
 
     def create(self, key: str, data: bytes) -> Version:

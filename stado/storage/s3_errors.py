@@ -28,7 +28,7 @@ from stado.errors import (
     Throttled,
     Unavailable,
 )
-from stado.storage.answers import why_not_reached
+from stado.storage.answers import NOT_THE_STORES, why_not_reached
 
 _NOT_FOUND = {"NoSuchKey", "404", "NotFound"}
 _NO_BUCKET = {"NoSuchBucket", "InvalidBucketName"}
@@ -64,6 +64,8 @@ _DENIED = {*_REFUSED_CREDENTIALS, "AccessDenied", "AllAccessDisabled", "403"}
 _UNSAID = {"400", "403"}
 """Answers to HEAD have no body: such a one can mean credentials that have expired."""
 
+_HEAD = "HeadObject"
+_REQUEST_NUMBERS = {"x-amz-request-id", "x-amzn-requestid", "x-amz-id-2"}
 _SKEWED = {"RequestTimeTooSkewed"}
 _NOT_OFFERED = {"NotImplemented", "501"}
 _NOT_SENT = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError, sdk.ProxyConnectionError)
@@ -79,6 +81,7 @@ DENIED_REMEDY = (
     "and that they may read, write, delete and list in this bucket"
 )
 
+_ABSENT = 404
 _SERVER_ERRORS = 500
 _SKEW_SECONDS_MIN = 240
 """Services tolerate a quarter of an hour, some five minutes."""
@@ -145,6 +148,13 @@ def is_refusal_of_credentials(error: sdk.ClientError) -> bool:
     return bool(codes & _REFUSED_CREDENTIALS) or _code_of(error) in _UNSAID
 
 
+def is_unsigned_absence(error: sdk.ClientError) -> bool:
+    """Whether anybody could have given this answer: absent, without a body, and without the number
+    that services give to a request."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return _code_of(error) in _NOT_FOUND and not _REQUEST_NUMBERS & headers.keys()
+
+
 def _code_of(error: sdk.ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
@@ -161,6 +171,9 @@ def _of_answer(
     # The code first: some servers wrap an error in a 200.
     if code in _NO_UPLOAD:  # a 404, which is not about the object
         return Ambiguous(key, f"{why}: the parts are gone, or put together already")
+    if status == _ABSENT and code in ("404", "") and error.operation_name != _HEAD:
+        # A store says what is not there, but where an answer has no body.
+        return _unclear(key, f"{why}, as no store says it: {NOT_THE_STORES}", writing=writing)
     skew = _skew_sentence(error, now)
     if code in _SKEWED or (code in _UNSAID and skew is not None):
         return Denied(key, f"{why}: {skew or _SKEW_REMEDY}")

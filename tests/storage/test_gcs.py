@@ -239,6 +239,18 @@ def test_answer_of_a_proxy_says_nothing(
             read(store)
 
 
+@pytest.mark.parametrize("body", [b"<html>404 Not Found</html>", b"404 page not found\n", b""])
+def test_a_proxys_404_is_no_absence(store: GcsStore, canned: CannedServer, body: bytes) -> None:
+    """Absent and unreachable are two answers."""
+    canned.answers(Answer(404, body))
+    for write in WRITES.values():
+        with pytest.raises(Ambiguous, match="proxy"):
+            write(store)
+    for name in ("get", "head"):
+        with pytest.raises(Unavailable, match="proxy"):
+            READS[name](store)
+
+
 @pytest.mark.parametrize(
     "raised",
     [

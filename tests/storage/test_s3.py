@@ -224,6 +224,29 @@ def test_answer_of_a_proxy_says_nothing(store: S3Store, canned: CannedServer, bo
             read(store)
 
 
+@pytest.mark.parametrize("body", [b"<html>404 Not Found</html>", b"404 page not found\n", b""])
+def test_a_proxys_404_is_no_absence(store: S3Store, canned: CannedServer, body: bytes) -> None:
+    """Absent and unreachable are two answers."""
+    canned.answers(Answer(404, body))
+    for write in WRITES.values():
+        with pytest.raises(Ambiguous, match="proxy"):
+            write(store)
+    for read in [*READS.values(), lambda store: store.head("a")]:
+        with pytest.raises(Unavailable, match="proxy"):
+            read(store)
+
+
+def test_absence_with_the_number_of_a_request_is_asked_for_once(
+    store: S3Store, canned: CannedServer
+) -> None:
+    store.now()
+    canned.requests.clear()
+    canned.answers(Answer(404, b"", {"x-amz-request-id": "1"}))
+    with pytest.raises(NotFound):
+        store.head("a")
+    assert [request.method for request in canned.requests] == ["HEAD"]
+
+
 @pytest.mark.parametrize(
     "raised",
     [
