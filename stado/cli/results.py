@@ -92,10 +92,17 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
 
 def _fetch(repo: Repository, job_id: str, folder: Path) -> Fetched:
     from stado.cli.following import present_record
+    from stado.core.states import State
     from stado.jobs.outputs import download
 
     record = present_record(repo, job_id)
-    manifest = download(repo, job_id=job_id, epoch=record.epoch, folder=folder)
+    manifest = download(
+        repo,
+        job_id=job_id,
+        epoch=record.epoch,
+        folder=folder,
+        partial=record.state is not State.COMPLETED,
+    )
     return Fetched(record, folder, manifest)
 
 

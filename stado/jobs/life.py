@@ -30,9 +30,7 @@ class LifeSigns:
         self._version: Version | None = None
         self._asks: Stored[Asks] | None = None
 
-    def beat(
-        self, phase: Phase, started_at: datetime | None, trouble: str | None = None
-    ) -> bool:
+    def beat(self, phase: Phase, started_at: datetime | None, trouble: str | None = None) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
         One write; raises what the store raises, and then nothing is known."""

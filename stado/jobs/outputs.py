@@ -155,9 +155,12 @@ def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manif
     return newest
 
 
-def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Manifest:
+def download(
+    repo: Repository, *, job_id: str, epoch: int, folder: Path, partial: bool = False
+) -> Manifest:
     """Fetches the files, the log and the manifest of a job into a folder. What the manifest says
-    of the log is what is in that log.
+    of the log is what is in that log. `partial` is for a job that left no manifest: whether it
+    did not succeed.
 
     The folder is made; one that holds anything but an earlier download of this job is refused,
     and nothing is changed. Each file gets its name only when its digest is right. Raises
@@ -165,7 +168,7 @@ def download(repo: Repository, *, job_id: str, epoch: int, folder: Path) -> Mani
     `.stado-<token>` in there, which anybody may remove."""
     manifest = newest_manifest(repo, job_id, up_to_epoch=epoch)
     if manifest is None:
-        manifest = Manifest(job_id=job_id, epoch=epoch, partial=False, files=[])
+        manifest = Manifest(job_id=job_id, epoch=epoch, partial=partial, files=[])
     check_folder(folder, job_id)
     targets = {file.path: safe_target(folder, file.path) for file in manifest.files}
     folder.mkdir(parents=True, exist_ok=True)

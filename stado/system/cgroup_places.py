@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,39 +40,15 @@ def place_in(hierarchy: Hierarchy) -> Place:
 
 
 def with_memory(place: Place) -> Place:
-    """The same place, with limits of memory if they can be had there (version 2)."""
-    home = enable_controller("memory", place)
-    return place if home is None else replace(place, home=home, limits_memory=True)
-
-
-def enable_controller(name: str, place: Place) -> Path | None:
-    """Lets the groups made in a place have a controller. Returns the group in which this process
-    is then, or None if it cannot be.
+    """The same place, with limits of memory if they can be had there (version 2).
 
     A group that has processes of its own has to keep its controllers to itself (cgroups(7), "no
-    internal processes"). If we are all that is in it, we move further down."""
-    if name not in _words(place.base / "cgroup.controllers"):
-        return None
-    if name in _words(place.base / "cgroup.subtree_control") or _enable(name, place.base):
-        return place.home
-    if _words(place.base / "cgroup.procs") != [str(os.getpid())]:
-        return None
-    return _move_down(name, place)
-
-
-def _move_down(name: str, place: Place) -> Path | None:
-    lower = place.base / AGENT_GROUP
-    try:
-        lower.mkdir(exist_ok=True)
-        write_to_group(f"{lower}/cgroup.procs", b"0")
-    except OSError:
-        return None
-    if _enable(name, place.base):
-        return lower
-    with suppress(OSError):
-        place.leave()
-        lower.rmdir()
-    return None
+    internal processes"). We don't move out of our way to hand them on: a service manager could
+    start nobody in a group that hands them on, as long as our jobs are below it."""
+    if "memory" not in _words(place.base / "cgroup.controllers"):
+        return place
+    handed_on = "memory" in _words(place.base / "cgroup.subtree_control")
+    return replace(place, limits_memory=handed_on or _enable("memory", place.base))
 
 
 def _enable(name: str, base: Path) -> bool:

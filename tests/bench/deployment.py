@@ -23,7 +23,7 @@ from stado.jobs.submit import Submission, submit
 from stado.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-SPEC = Spec(command="", cpu=1, memory_gb=0.01)
+SPEC = Spec(command="", cpu=1)
 _POLL_SECONDS = 0.2
 
 
@@ -81,7 +81,7 @@ class Bench:
 def bench_deployment(
     folder: Path, settings: Settings | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[Bench]:
-    """On a directory below `folder`, or where `settings` says."""
+    """On a directory below `folder`, or where `settings` says. All else is as `init` makes it."""
     folder.mkdir(parents=True)
     chosen = settings or Settings(store=str(folder / "store"))
     path = os.pathsep.join(str(ROOT / name) for name in (".", "agent", "coordinator"))

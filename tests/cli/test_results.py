@@ -190,6 +190,17 @@ def test_a_failed_job_leaves_its_files_and_its_log_marked_as_partial(
     assert manifest_of(out).log == log
 
 
+def test_a_failed_job_that_left_nothing_but_its_log_is_partial_too(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """A67"""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    world.log(job_id, b"out\n")
+    world.fail(job_id, 1)
+    stado.ok("results", job_id, str(tmp_path / "out"))
+    assert manifest_of(tmp_path / "out").partial
+
+
 def test_a_job_that_was_cancelled_while_it_waited_again_has_the_log_that_there_was(
     stado: Program, world: World, tmp_path: Path
 ) -> None:
