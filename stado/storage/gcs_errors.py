@@ -131,6 +131,10 @@ def _of_silence(key: str, error: requests.RequestException, *, writing: bool) ->
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, requests.ConnectTimeout) or _was_refused(error):
         return Unavailable(key, f"{why_not_reached(error)}: {_server(error)} cannot be reached")
+    if isinstance(error, requests.ReadTimeout):
+        return _unclear(
+            key, f"no answer within the time limit from {_server(error)}", writing=writing
+        )
     return _unclear(key, kind, writing=writing)
 
 

@@ -22,7 +22,7 @@ from stado.ports import Clock, Tasks
 from stado.storage.answers import answer_errors
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
-from stado.storage.s3_clients import S3Clients
+from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
 from stado.storage.s3_errors import is_unsigned_absence, store_errors
 from stado.storage.transfer import CHUNK_BYTES, HashingReader, pour_into_file
 
@@ -162,14 +162,14 @@ class S3Store:
                 client.upload_fileobj(source, Config=_TRANSFER, **self._place(key))
                 return source.digest()
 
-        return self._ask(key, ask, writing=True, transfer=True)
+        return self._ask(key, ask, writing=True, patience=UPLOADS)
 
     def download(self, key: str, path: Path) -> FileDigest:
         def ask(client: Any) -> FileDigest:
             answer = client.get_object(**self._place(key))
             return pour_into_file(answer["Body"].iter_chunks(CHUNK_BYTES), path)
 
-        return self._ask(key, ask, writing=False, transfer=True)
+        return self._ask(key, ask, writing=False, patience=DOWNLOADS)
 
     def close(self) -> None:
         self._clients.close()
@@ -178,22 +178,32 @@ class S3Store:
         return {"Bucket": self._bucket, "Key": self._prefix + key}
 
     def _ask(
-        self, key: str, call: Callable[[Any], Result], *, writing: bool, transfer: bool = False
+        self,
+        key: str,
+        call: Callable[[Any], Result],
+        *,
+        writing: bool,
+        patience: Patience = RECORDS,
     ) -> Result:
         """What `call` makes of the answer to the request that it sends by the client it is given:
         once, or twice where credentials were refused."""
         check_key(key)
-        return self._ask_of(key, call, writing=writing, transfer=transfer)
+        return self._ask_of(key, call, writing=writing, patience=patience)
 
     def _ask_of(
-        self, place: str, call: Callable[[Any], Result], *, writing: bool, transfer: bool = False
+        self,
+        place: str,
+        call: Callable[[Any], Result],
+        *,
+        writing: bool,
+        patience: Patience = RECORDS,
     ) -> Result:
         try:
             with (
                 store_errors(place, writing=writing, now=self._clock.now()),
                 answer_errors(place, writing=writing),
             ):
-                return self._clients.ask(place, call, transfer=transfer)
+                return self._clients.ask(place, call, patience)
         except Denied as error:
             raise self._clients.explained(place, error) from None
 

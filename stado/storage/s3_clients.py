@@ -1,4 +1,4 @@
-"""The SDK's clients: made at first use, one pair for each process and state of the credentials.
+"""The SDK's clients: made at first use, anew in each process and for each state of the credentials.
 
 An SDK keeps what it read of credentials until its end, so a rotated file would be of no use to a
 program that runs for weeks. Clients are therefore made anew when the files they were made from have
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import boto3.session
 import botocore.session
@@ -37,9 +37,24 @@ CONNECT_SECONDS = 3
 READ_SECONDS = 10
 """Some servers hold conditional writes of a contended key back for five seconds."""
 
+
+class Patience(NamedTuple):
+    """What a client waits for an answer, and how often it sends a request by itself."""
+
+    read_seconds: int
+    attempts: int
+
+
+RECORDS = Patience(READ_SECONDS, attempts=1)
+"""A hidden retry would report our own write as a conflict."""
+
+DOWNLOADS = Patience(60, attempts=1)
+"""They are repeated as a whole, where it can be told."""
+
+UPLOADS = Patience(60, attempts=5)
+"""They go in parts, unconditionally, to keys used once."""
+
 _CONNECTIONS = 64
-_TRANSFER_READ_SECONDS = 60
-_TRANSFER_ATTEMPTS = 5
 _NOBODY = "nobody"
 _LIMITS_OF_OTHERS = Config(
     connect_timeout=CONNECT_SECONDS,
@@ -60,7 +75,7 @@ class _Access:
     stamps: tuple[Stamp, ...]
     owner: int
     """The process that it was made in."""
-    clients: dict[bool, Any] = field(default_factory=dict)
+    clients: dict[Patience, Any] = field(default_factory=dict)
 
 
 class S3Clients:
@@ -86,21 +101,19 @@ class S3Clients:
         self._profile: str = core.get_config_variable("profile") or "default"
         self._read_service_model()
 
-    def ask(self, key: str, call: Callable[[Any], Result], *, transfer: bool = False) -> Result:
-        """Calls with a client of one attempt a request: a hidden retry would report our own write
-        as a conflict. One for a `transfer` is patient and retries: that is unconditional, to keys
-        used once.
+    def ask(self, key: str, call: Callable[[Any], Result], patience: Patience) -> Result:
+        """Calls with a client of so much patience.
 
         Calls a second time, with new clients, where the first call's credentials were refused.
         Raises what the SDK does, and for credentials that cannot be had our own errors."""
         access = self._usable_access(key)
         try:
-            return call(self._client(key, access, transfer=transfer))
+            return call(self._client(key, access, patience))
         except ClientError as error:
             if not is_refusal_of_credentials(error):
                 raise
         self._drop(access)
-        return call(self._client(key, self._usable_access(key), transfer=transfer))
+        return call(self._client(key, self._usable_access(key), patience))
 
     def explained(self, key: str, error: Denied) -> StoreError:
         """A denial of credentials, with whose they were; but where they may be half written, one
@@ -150,20 +163,17 @@ class S3Clients:
             if self._access is access:
                 self._access = None
 
-    def _client(self, key: str, access: _Access, *, transfer: bool) -> Any:
+    def _client(self, key: str, access: _Access, patience: Patience) -> Any:
         with self._lock, credential_errors(key):
-            if transfer not in access.clients:
-                access.clients[transfer] = self._make(access.session, transfer=transfer)
-            return access.clients[transfer]
+            if patience not in access.clients:
+                access.clients[patience] = self._make(access.session, patience)
+            return access.clients[patience]
 
-    def _make(self, session: Any, *, transfer: bool) -> Any:
+    def _make(self, session: Any, patience: Patience) -> Any:
         config = Config(
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=_TRANSFER_READ_SECONDS if transfer else READ_SECONDS,
-            retries={
-                "total_max_attempts": _TRANSFER_ATTEMPTS if transfer else 1,
-                "mode": "standard",
-            },
+            read_timeout=patience.read_seconds,
+            retries={"total_max_attempts": patience.attempts, "mode": "standard"},
             max_pool_connections=_CONNECTIONS,
         )
         if self._endpoint is not None:
@@ -176,7 +186,7 @@ class S3Clients:
                 )
             )
         client = session.client("s3", endpoint_url=self._endpoint, config=config)
-        if not transfer:
+        if patience is not UPLOADS:
             client.meta.events.register_last("before-call.s3", _without_expectation)
         return client
 

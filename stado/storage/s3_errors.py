@@ -228,6 +228,10 @@ def _of_silence(key: str, error: sdk.BotoCoreError, *, writing: bool) -> StoreEr
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, _NOT_SENT):
         return Unavailable(key, f"{why_not_reached(error)}: {_server(error)} cannot be reached")
+    if isinstance(error, sdk.ReadTimeoutError):
+        return _unclear(
+            key, f"no answer within the time limit from {_server(error)}", writing=writing
+        )
     return _unclear(key, kind, writing=writing)
 
 

@@ -19,10 +19,11 @@ import pytest
 from stado.errors import Denied, Misconfigured, StoreError, Unavailable
 from stado.storage.retry import RetryingStore
 from stado.storage.s3 import S3Store
-from tests.servers.catalogue import CLIENT_ENVIRONMENT
+from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
+from tests.servers.catalogue import ACCESS_KEY, CLIENT_ENVIRONMENT, SECRET_KEY
 from tests.storage.canned_server import Answer, CannedServer, Request, canned_server
 from tests.storage.fakes import SeededEntropy
-from tests.storage.stores import CLOCK, TASKS
+from tests.storage.stores import CLOCK, TASKS, Stores, s3_store
 
 _KEY = re.compile(r"Credential=([^/]+)/")
 _FOUND = Answer(200, b"1", {"ETag": '"v1"'})
@@ -420,3 +421,50 @@ def test_a_missing_bucket_is_not_blamed_on_the_credentials(guarded: Guarded) -> 
     with pytest.raises(Misconfigured) as raised:
         guarded.store().get("a")
     assert "credentials" not in str(raised.value)
+
+
+# A real server
+
+
+def test_a_real_server_refuses_a_wrong_secret_and_takes_the_right_one_from_the_same_file(
+    guarded: Guarded, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A61"""
+    server = stores.server("seaweedfs")
+    for name in CLIENT_ENVIRONMENT:  # which making the servers has set
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    text = f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = "
+    guarded.write_text(text + "wrong\n")
+    store = s3_store(server, "rotated")
+    with pytest.raises(Denied) as raised:
+        store.create("a", b"1")
+    assert "SignatureDoesNotMatch (HTTP 403)" in str(raised.value)
+    assert str(guarded.path) in str(raised.value)
+    guarded.write_text(text + f"{SECRET_KEY}\n")
+    version = store.create("a", b"1")
+    assert store.get("a").version == version
+    guarded.write_text("", settled=False)
+    with pytest.raises(Unavailable, match="half written"):
+        store.get("a")
+    guarded.write_text(text + f"{SECRET_KEY}\n", settled=False)
+    assert store.head("a").version == version
+
+
+# Time limits
+
+
+@pytest.mark.parametrize("patience", [RECORDS, DOWNLOADS, UPLOADS])
+def test_no_request_waits_for_ever(guarded: Guarded, patience: Patience) -> None:
+    clients = S3Clients(CLOCK, TASKS, guarded.server.endpoint, None)
+    config = clients.ask("a", lambda client: client.meta.config, patience)
+    assert config.connect_timeout == 3
+    assert config.read_timeout == patience.read_seconds <= 60
+    assert config.retries["total_max_attempts"] == patience.attempts <= 5
+
+
+def test_neither_do_those_that_the_sdk_makes_for_credentials(guarded: Guarded) -> None:
+    clients = S3Clients(CLOCK, TASKS, guarded.server.endpoint, "us-east-1")
+    config = clients._new_session().client("sts").meta.config
+    assert (config.connect_timeout, config.read_timeout) == (3, 10)
+    assert config.retries["total_max_attempts"] == 2
