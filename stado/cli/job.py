@@ -24,7 +24,7 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
     ID is a job id, a part of one, a run id, or `last`.
     """
     from stado.cli import render
-    from stado.cli.stories import story_fields, story_lines
+    from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
     from stado.jobs.status import story
     from stado.jobs.waiting import why_queued
@@ -37,7 +37,7 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
             render.print_json(story_fields(told, wait))
             return
         for line in story_lines(told, wait, repo.now()):
-            render.print_line(line)
+            render.print_wrapped(line, indent=LABEL_WIDTH)
 
 
 @click.command()

@@ -112,6 +112,7 @@ _JOB = LazyGroup(
     help="Look at one job, follow it, run it again.",
     lazy={
         "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
+        "why": LazyCommand("stado.cli.why", "why", "Say why a job waits, or what it is doing."),
         "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
         "logs": LazyCommand("stado.cli.logs", "job_logs", "Follow a job's log to its end."),
         "rerun": LazyCommand("stado.cli.job", "rerun", "Submit a job's exact spec again."),
@@ -167,6 +168,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
+    "hosts": LazyCommand("stado.cli.hosts", "hosts", "List the agents, and what they have free."),
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),
     "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),

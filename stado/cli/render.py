@@ -5,6 +5,7 @@ Tables and colour only on a terminal; what comes from a store is cleaned before 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,10 @@ from stado.cli.tables import Column, table_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_COMMAND = re.compile(r"`[^`]*`")
+_GLUE = "\u00a0"
+_WRAP_WIDTH_MIN = 20
 
 SCHEMA = 1
 """Of every JSON document that the command line prints."""
@@ -96,9 +101,38 @@ def clean_table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) 
     )
 
 
+def wrapped(text: str, *, indent: int = 0, terminal: bool | None = None) -> list[str]:
+    """Clean lines that fit the terminal, broken between words; all but the first are indented.
+    A `command` stays in one piece where a line holds it. Elsewhere it is one line. `terminal`:
+    whether it goes to one; None: as stdout does."""
+    if not (stdout_is_terminal() if terminal is None else terminal):
+        return [clean(text)]
+    import textwrap
+
+    glued = _COMMAND.sub(lambda match: match[0].replace(" ", _GLUE), clean(text))
+    lines = textwrap.wrap(
+        glued,
+        max(_WRAP_WIDTH_MIN, terminal_size()[0]),
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_GLUE, " ") for line in lines] or [""]
+
+
+def print_wrapped(text: str, *, indent: int = 0) -> None:
+    for line in wrapped(text, indent=indent):
+        click.echo(line)
+
+
+def tell_wrapped(text: str) -> None:
+    """A longer sentence for people."""
+    for line in wrapped(text, terminal=stderr_is_terminal()):
+        click.echo(line, err=True)
+
+
 def styled(text: str, style: str | None, *, bold: bool = False) -> str:
     """In colour where that is wanted. What is cleaned comes before: this adds control codes."""
-    return click.style(text, fg=style, bold=bold) if colour_wanted() else text
+    return click.style(text, fg=style, bold=bold or None) if colour_wanted() else text
 
 
 def print_styled(text: str) -> None:

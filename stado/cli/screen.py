@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-import click
+from typing import TYPE_CHECKING, NamedTuple
 
 from stado.cli import render
 from stado.cli.failures import going_on
@@ -27,6 +24,14 @@ _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
 
 
+class Frame(NamedTuple):
+    """Lines that fit the width, perhaps with colours. Where there are too many for the terminal,
+    `foot` is shown all the same."""
+
+    body: Sequence[str]
+    foot: Sequence[str]
+
+
 def check_screen(*, as_json: bool) -> None:
     """Raises `Refused` where there is nothing to draw on."""
     if as_json:
@@ -38,46 +43,45 @@ def check_screen(*, as_json: bool) -> None:
         )
 
 
-def redraw(frame: Callable[[], Sequence[str]], clock: Clock) -> None:
-    """Shows `frame` every two seconds until Ctrl-C, which ends it as an interruption does. Lines
-    may hold colours; each fits the width, but for those of plain text.
+def redraw(look: Callable[[], Frame], clock: Clock) -> None:
+    """Shows a new frame every two seconds until Ctrl-C, which ends it as an interruption does.
 
     A store that does not answer leaves the last frame, with a line that says so."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    lines: Sequence[str] = []
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    frame = Frame([], [])
     _write(_HIDE_CURSOR + _HOME + _CLEAR)
     try:
         with going_on("no longer watching"):
             while True:
                 try:
-                    lines = frame()
-                    _draw(lines)
+                    frame = look()
+                    _draw(frame)
                 except (Unavailable, Ambiguous) as error:
-                    _draw([render.clean(f"no answer: {error}; trying again"), "", *lines])
+                    told = render.wrapped(f"no answer: {error}; trying again")
+                    _draw(Frame(frame.body, [*frame.foot, *told]))
                 clock.sleep(PAUSE_SECONDS)
     finally:
         _write(_ERASE_BELOW + _SHOW_CURSOR)
+        signal.signal(signal.SIGTERM, before)
 
 
-def wrapped(text: str, *, indent: str = "") -> list[str]:
-    """Plain text as lines that fit the terminal."""
-    width = max(20, render.terminal_size()[0])
-    return textwrap.wrap(
-        render.clean(text), width, initial_indent=indent, subsequent_indent=indent
-    ) or [""]
-
-
-def _draw(lines: Sequence[str]) -> None:
+def _draw(frame: Frame) -> None:
     """Over the last frame, line by line: nothing is cleared first, so that nothing flickers."""
-    height = max(2, render.terminal_size()[1] - 1)
-    shown = list(lines)
-    if len(shown) > height:
-        more = len(shown) - height + 1
-        shown = [*shown[: height - 1], f"… {render.plural(more, 'more line')}: a taller terminal"]
-    body = "".join(f"{line}{_ERASE_LINE}\n" for line in shown)
+    lines = _fitted(frame, max(2, render.terminal_size()[1] - 1))
+    body = "".join(f"{line}{_ERASE_LINE}\n" for line in lines)
     _write(_HOME + body + _ERASE_BELOW)
 
 
+def _fitted(frame: Frame, height: int) -> list[str]:
+    foot = ["", *frame.foot][:height] if frame.foot else []
+    room = height - len(foot)
+    body = list(frame.body)
+    if len(body) > room:
+        kept = max(0, room - 1)
+        body = [*body[:kept], f"… {render.plural(len(body) - kept, 'more line')}"][:room]
+    return [*body, *foot]
+
+
 def _write(text: str) -> None:
-    click.echo(text, nl=False)
+    sys.stdout.write(text)
     sys.stdout.flush()

@@ -14,6 +14,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from stado.cli.screen import Frame
     from stado.cli.selectors import Selection
     from stado.core.states import State
     from stado.jobs.health import AgentSight
@@ -192,14 +193,15 @@ def _print_text(repo: Repository, look: _Look, asked: _Asked) -> None:
     for line in _batch_lines(look):
         render.print_line(line)
     for note in _notes(look, asked):
-        render.tell(note)
+        render.tell_wrapped(note)
 
 
-def _frame(repo: Repository, look: _Look, asked: _Asked) -> list[str]:
-    from stado.cli.screen import wrapped
+def _frame(repo: Repository, look: _Look, asked: _Asked) -> Frame:
+    from stado.cli.render import wrapped
+    from stado.cli.screen import Frame
 
     notes = [line for note in _notes(look, asked) for line in wrapped(note)]
-    return [*_table(repo, look), *_batch_lines(look), "", *notes]
+    return Frame([*_table(repo, look), *_batch_lines(look)], notes)
 
 
 def _table(repo: Repository, look: _Look) -> list[str]:
@@ -251,17 +253,18 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
 
 def _hosts_note(look: _Look) -> Iterator[str]:
     """Nobody needs to hear of hosts where there is nothing to run."""
-    from stado.cli.hosts import NO_HOST, hosts_line
+    from stado.cli.host_views import hosts_line, no_host_text
 
     if any(host.alive for host in look.hosts):
         yield f"{hosts_line(look.hosts)}: `stado hosts`"
     elif look.waits:
-        yield NO_HOST
+        yield no_host_text(look.hosts)
 
 
 def _nothing(asked: _Asked) -> str:
+    if asked.states:
+        which = f"that {asked.filter_text!r} names " if asked.filter_text else ""
+        return f"no job {which}is {' or '.join(state.value for state in asked.states)}"
     if asked.filter_text:
         return f"no job or batch id holds {asked.filter_text!r}, and no run is named so"
-    if asked.states:
-        return f"no job is {' or '.join(state.value for state in asked.states)}"
     return "there are no jobs yet: `stado submit --run-id NAME COMMAND` queues one"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.render import duration, instant_text, plural
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
-_LABEL_WIDTH = 10
+LABEL_WIDTH = 10
 
 
 def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
 
 
 def ago_text(instant: datetime, now: datetime) -> str:
-    """`2026-03-29 01:30:00+00:00 (3m 12s ago)`."""
+    """`2026-03-29 01:30:00Z (3m 12s ago)`."""
     age = duration((now - instant).total_seconds())
-    return f"{instant.isoformat(sep=' ', timespec='seconds')} ({age} ago)"
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ} ({age} ago)"
 
 
 def _last_sign(record: Record, life: Life) -> datetime:
@@ -104,18 +104,20 @@ def _lease_text(lease_seconds: float, silence: float) -> str:
 
 
 def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL_WIDTH}}{text}"
+    return f"{label:<{LABEL_WIDTH}}{text}"
 
 
 def _status(story: Story, now: datetime) -> str:
     record, life = story.record, story.life
-    parts = [f"{record.state.value}, epoch {record.epoch}"]
+    seconds = None
+    if record.state is State.QUEUED:
+        seconds = waiting_seconds(record, now)
+    elif life is not None:
+        seconds = running_seconds(record, life.heartbeat, now)
+    lasting = f" for {duration(seconds)}" if seconds is not None else ""
+    parts = [f"{record.state.value}{lasting}, epoch {record.epoch}"]
     if life is not None and life_word(life) != record.state.value:
         parts.append(life_word(life))
-    if record.state is State.QUEUED:
-        parts.append(f"for {duration(waiting_seconds(record, now))}")
-    if life is not None:
-        parts.append(f"for {duration(running_seconds(record, life.heartbeat, now))}")
     if record.starts:
         parts.append(f"started {plural(record.starts, 'time')}")
     return ", ".join(parts)

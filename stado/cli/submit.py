@@ -206,9 +206,9 @@ def _answer(
     if why is None:
         render.tell(text)
     else:
-        render.tell(f"{text}; {_what_happens(why, request)}")
+        render.tell_wrapped(f"{text}; {_what_happens(why, request)}")
         if why.remedy is not None:
-            render.tell(f"to do: {why.remedy}")
+            render.tell_wrapped(f"to do: {why.remedy}")
     if not wait:
         following = f"status {base} --watch" if request.batch else f"job watch {base} --follow"
         render.tell(f"next: stado {following}")

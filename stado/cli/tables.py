@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 _GAP = "  "
-_LAST_WIDTH_MIN = 12
+_LAST_WIDTH_MIN = 20
 _SHRUNK_WIDTH_MIN = 8
 """Of what is cropped already, on a terminal too narrow for the rest; then lines wrap."""
 
@@ -64,10 +64,12 @@ def crop(text: str, width: int) -> str:
     """At most so many cells, with a mark where something is missing."""
     if cell_width(text) <= width:
         return text
-    kept = text[: max(0, width - 1)]
+    if width < 1:
+        return ""
+    kept = text[: width - 1]
     while cell_width(kept) > width - 1:
         kept = kept[:-1]
-    return f"{kept}…" if width > 0 else ""
+    return f"{kept}…"
 
 
 def _line(

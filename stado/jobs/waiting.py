@@ -243,7 +243,7 @@ def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView]) -> Ga
         "`stado up` here, or `stado agent run` on a host, starts one",
         "when a worker is at work",
     )
-    return Gate(GateName.WORKERS, wait.text, wait)
+    return Gate(GateName.WORKERS, "no worker is there", wait)
 
 
 def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostView]) -> Gate:
@@ -265,7 +265,7 @@ def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostVi
         "start a larger worker, or submit it with less",
         f"when there is a larger worker: {text}",
     )
-    return Gate(GateName.SIZE, wait.text, wait)
+    return Gate(GateName.SIZE, f"it needs {needed}: none of {len(present)} has as much", wait)
 
 
 def _ready_gate(
@@ -285,7 +285,7 @@ def _ready_gate(
         _listed(hindered) if hindered else "start another: `stado up`, or `stado agent run`",
         f"when a worker takes jobs again: {text}",
     )
-    return Gate(GateName.READY, wait.text, wait)
+    return Gate(GateName.READY, f"none of {len(large)} takes jobs", wait)
 
 
 def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
@@ -300,7 +300,7 @@ def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
         names = _listed([_busy(view.capacity) for view in ready])
         text = f"all {len(ready)} workers that could run it are busy: {names}"
     wait = Wait("waiting_capacity", text, until=f"when a worker has room: {text}")
-    return Gate(GateName.ROOM, text, wait)
+    return Gate(GateName.ROOM, f"none of {len(ready)} has room for it", wait)
 
 
 def _cause(needs: Needs, sight: AgentSight) -> Cause:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from stado.cli.failures import guarded
 from stado.core import keys
+from stado.core.records import Phase
 from stado.core.states import Reason, State, Verdict
+from stado.jobs.repository import Repository
+from stado.jobs.status import newest
+from stado.storage.observe import CountingStore
 from tests.cli.conftest import Program, World, run_each
+from tests.cli.terminal import Terminal
+from tests.cli.test_hosts import report
 
 
 def submit(stado: Program, run_id: str, command: str = "run") -> str:
@@ -101,6 +109,125 @@ def test_the_filter_is_a_part_of_an_id_a_run_id_or_last(stado: Program, world: W
         assert [job["job_id"] for job in stado.json("status", text)["jobs"]] == [second]
     assert [job["job_id"] for job in stado.json("status", "first")["jobs"]] == [first]
     assert stado.json("status", "nothing-like-it")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "states"),
+    [
+        (["failed"], {"failed"}),
+        (["SUCCEEDED"], {"completed"}),
+        (["Completed", "queued"], {"completed", "queued"}),
+        (["STOPPED"], {"cancelled"}),
+        (["RUNNING"], {"running"}),
+    ],
+)
+def test_a_state_narrows_the_list_in_either_spelling(
+    stado: Program, world: World, words: list[str], states: set[str]
+) -> None:
+    """R170: C1's words too, in upper or lower case."""
+    world.fail(submit(stado, "failed"), 3)
+    world.complete(submit(stado, "completed"))
+    world.claim(submit(stado, "running"))
+    stado.ok("cancel", submit(stado, "cancelled"))
+    submit(stado, "queued")
+    options = [part for word in words for part in ("--state", word)]
+    document = stado.json("status", *options)
+    assert {job["status"] for job in document["jobs"]} == states
+    assert len(document["jobs"]) == len(states)
+    assert document["counts"] == dict.fromkeys(
+        ("queued", "running", "completed", "failed", "cancelled"), 1
+    )
+
+
+def test_an_unknown_state_is_refused_with_those_that_there_are(
+    stado: Program, world: World
+) -> None:
+    assert "'done' is no state: queued, running, paused, " in stado.refused(
+        "status", "--state", "done"
+    )
+    assert "no job is failed" in stado("status", "--state", "failed").stderr
+
+
+def test_all_jobs_are_counted_by_state_up_to_a_thousand_each(stado: Program, world: World) -> None:
+    world.complete(submit(stado, "x"))
+    submit_batch(stado, "sweep", 1001)
+    assert "1,000+ queued, 1 completed" in stado("status").stderr
+
+
+def test_a_row_tells_how_long_it_waited_or_ran(stado: Program, world: World) -> None:
+    started_at = world.repo.now() - timedelta(seconds=192)
+    world.beat(world.claim(submit(stado, "runs")), Phase.RUNNING, started_at=started_at)
+    world.end(
+        world.claim(submit(stado, "ran")),
+        Verdict.COMPLETED,
+        exit_code=0,
+        started_at=world.repo.now() - timedelta(seconds=60),
+    )
+    rows = {row.split()[4]: row.split()[3] for row in stado.ok("status").splitlines()[1:]}
+    assert rows["ran"] == "1m"
+    assert rows["runs"].startswith("3m1")
+
+
+@pytest.mark.parametrize("phase", ["uploading", "verifying", "preparing", "stopping"])
+def test_a_running_job_shows_what_its_holder_does(stado: Program, world: World, phase: str) -> None:
+    """Nobody asked for a cancel: stopping it is the holder's own decision."""
+    world.beat(world.claim(submit(stado, "x")), Phase(phase))
+    assert stado.ok("status").splitlines()[1].split()[1] == phase
+    (job,) = stado.json("status")["jobs"]
+    assert (job["status"], job["phase"]) == ("running", phase)
+
+
+def test_a_queued_job_shows_what_is_its_own_to_wait_for(stado: Program, world: World) -> None:
+    """R47: what holds all of them is said once."""
+    large = stado.ok("submit", "--run-id", "large", "--cpu", "99", "run")
+    submit(stado, "small")
+    assert "no_eligible_worker" not in stado.ok("status")
+    report(world, "a@box")
+    rows = stado.ok("status").splitlines()[1:]
+    assert ["no_eligible_worker" in row for row in rows] == [False, True]
+    reasons = {job["run_id"]: job["wait_reasons"] for job in stado.json("status")["jobs"]}
+    assert reasons == {"large": ["no_eligible_worker"], "small": ["starting"]}
+    stado.ok("queue", "pause")
+    assert stado.json("status", large)["jobs"][0]["wait_reasons"] == ["queue_paused"]
+
+
+def test_a_list_costs_eight_listings_and_a_read_a_row_and_one_more_a_row_that_runs(
+    stado: Program, world: World
+) -> None:
+    submit_batch(stado, "sweep", 30)
+    world.complete(submit(stado, "done"))
+    for number in range(3):
+        world.beat(world.claim(submit(stado, f"runs-{number}")), Phase.RUNNING)
+    store = CountingStore(world.repo.store, world.repo.tasks)
+    repo = Repository(
+        store,
+        world.repo.deployment,
+        clock=world.repo.clock,
+        entropy=world.repo.entropy,
+        tasks=world.repo.tasks,
+    )
+    before = store.snapshot()
+    listing = newest(repo, limit=20)
+    made = store.since(before)
+    assert len(listing.rows) == 20
+    assert (made.lists, made.reads, made.writes) == (8, 20 + 3, 0)
+
+
+def test_watching_redraws_in_place_and_keeps_the_notes_on_a_small_terminal(
+    stado: Program, environment: dict[str, str], world: World
+) -> None:
+    submit_batch(stado, "sweep", 30)
+    terminal = Terminal("status", "--watch", environment=environment, lines=12)
+    terminal.wait_for("30 queued", times=2)
+    frame = terminal.raw.split("\x1b[H")[2]
+    assert len(frame.splitlines()) <= 12
+    assert "more lines" in frame
+    world.complete(submit(stado, "later"))
+    terminal.wait_for("1 completed")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.end() == 130
+    assert terminal.raw.count("\x1b[2J") == 1
+    assert "\x1b[?25h" in terminal.raw
 
 
 def test_one_job_of_a_batch_is_not_the_batch(stado: Program, world: World) -> None:

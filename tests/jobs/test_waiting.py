@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_a_worker_that_is_late_by_three_reports_is_stale_and_not_free(world: Wor
         ({"stopped": True, "draining": True}, AgentState.STOPPED),
     ],
 )
-def test_the_state_of_an_agent(world: World, changes: dict[str, object], state: AgentState) -> None:
+def test_the_state_of_an_agent(world: World, changes: dict[str, Any], state: AgentState) -> None:
     _agent(world, **changes)
     assert [sight.state for sight in agents(world.repo)] == [state]
 

@@ -1,0 +1,163 @@
+"""Why a job waits, what it is doing, or how it ended: in a sentence, and then in full."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from stado.cli import render
+from stado.cli.stories import LABEL_WIDTH, ago_text, life_lines
+from stado.cli.views import (
+    ending_text,
+    job_fields,
+    life_fields,
+    life_word,
+    outcome_text,
+    running_seconds,
+    silent_seconds,
+    wait_fields,
+    waiting_seconds,
+)
+from stado.core.records import Record
+from stado.jobs.status import Life
+from stado.jobs.waiting import Ahead, Explanation, Gate, causes_text, count_causes
+
+_MARKS = {True: ("open", "green"), False: ("CLOSED", "red")}
+
+_DOING = {
+    "preparing": "its folder is being made ready",
+    "running": "its command runs",
+    "verifying": "its verify command runs",
+    "uploading": "what it left is being uploaded",
+    "stopping": "it is being stopped",
+    "cancelling": "it is being cancelled",
+}
+
+
+def print_explanation(record: Record, seen: Explanation | Life | None, now: datetime) -> None:
+    for line in render.wrapped(_answer(record, seen, now), indent=2):
+        render.print_styled(render.styled(line, None, bold=True))
+    if isinstance(seen, Explanation):
+        _print_wait(record, seen, now)
+    elif isinstance(seen, Life):
+        _print_run(record, seen, now)
+    elif record.ending is not None:
+        _print_line("ended", f"{ago_text(record.ending.ended_at, now)} by {record.ending.by}")
+        _print_line("next", f"`stado job show {record.id}`")
+
+
+def _answer(record: Record, seen: Explanation | Life | None, now: datetime) -> str:
+    """The whole truth in one sentence."""
+    if isinstance(seen, Explanation):
+        return f"job {record.id} waits: {seen.wait.text}"
+    if isinstance(seen, Life):
+        where = record.holder.consumer if record.holder is not None else "a worker"
+        since = render.duration(running_seconds(record, seen.heartbeat, now))
+        return f"job {record.id} has run on {where} for {since}: {_doing(record, seen, now)}"
+    return outcome_text(record)
+
+
+def _doing(record: Record, life: Life, now: datetime) -> str:
+    silence = silent_seconds(record, life.heartbeat, now)
+    if record.holder is not None and silence > record.holder.lease_seconds:
+        return f"nothing has been heard of it for {render.duration(silence)}"
+    return _DOING[life_word(life)]
+
+
+def _print_wait(record: Record, seen: Explanation, now: datetime) -> None:
+    if seen.wait.remedy is not None:
+        render.print_wrapped(f"  -> {seen.wait.remedy}", indent=5)
+    render.print_line()
+    for gate in seen.gates:
+        _print_gate(gate)
+    render.print_line()
+    if seen.hosts:
+        _print_line("hosts", causes_text(seen.hosts))
+    if seen.ahead is not None:
+        _print_line("before it", _ahead_text(seen.ahead))
+    since = render.duration(waiting_seconds(record, now))
+    _print_line("waiting", f"for {since}, at priority {record.priority:,}")
+    if record.ending is not None:
+        _print_line(f"epoch {record.epoch - 1}", ending_text(record.ending))
+
+
+def _print_run(record: Record, life: Life, now: datetime) -> None:
+    for label, text in life_lines(record, life, now):
+        _print_line(label, text)
+    heartbeat, holder = life.heartbeat, record.holder
+    if heartbeat is not None and heartbeat.started_at is not None:
+        _print_line("started", ago_text(heartbeat.started_at, now))
+    if holder is not None:
+        _print_line("claimed", f"{ago_text(holder.claimed_at, now)} as epoch {record.epoch}")
+
+
+def _print_gate(gate: Gate) -> None:
+    mark, style = _MARKS[gate.wait is None]
+    first, *rest = render.wrapped(f"  {mark:<6}  {gate.name.value:<8}  {gate.text}", indent=20)
+    render.print_styled(first.replace(mark, render.styled(mark, style), 1))
+    for line in rest:
+        render.print_styled(line)
+
+
+def _print_line(label: str, text: str) -> None:
+    render.print_wrapped(f"{label:<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
+
+
+def _ahead_text(ahead: Ahead) -> str:
+    if ahead.at_least:
+        return f"at least {render.plural(ahead.count, 'job')} in the order of the queue"
+    if not ahead.count:
+        return "no job: it is the first in the order of the queue"
+    return f"{render.plural(ahead.count, 'job')} in the order of the queue"
+
+
+def explanation_fields(
+    record: Record, seen: Explanation | Life | None, now: datetime
+) -> dict[str, Any]:
+    life = seen if isinstance(seen, Life) else None
+    return {
+        **job_fields(record),
+        **life_fields(life),
+        "answer": _answer(record, seen, now),
+        **_wait_fields(seen if isinstance(seen, Explanation) else None),
+        "run": _run_fields(record, life, now) if life is not None else None,
+    }
+
+
+def _wait_fields(seen: Explanation | None) -> dict[str, Any]:
+    if seen is None:
+        none = ("waiting", "gates", "hosts", "before_it")
+        return {"wait_reasons": [], **dict.fromkeys(none)}
+    closed = [gate.wait.code for gate in seen.gates if gate.wait is not None]
+    ahead = seen.ahead
+    return {
+        "wait_reasons": closed or [seen.wait.code],
+        "waiting": wait_fields(seen.wait),
+        "gates": [_gate_fields(gate) for gate in seen.gates],
+        "hosts": {"count": len(seen.hosts), "causes": count_causes(seen.hosts)},
+        "before_it": None if ahead is None else {"count": ahead.count, "at_least": ahead.at_least},
+    }
+
+
+def _gate_fields(gate: Gate) -> dict[str, Any]:
+    return {
+        "gate": gate.name.value,
+        "open": gate.wait is None,
+        "text": gate.text,
+        "code": gate.wait.code if gate.wait is not None else None,
+        "remedy": gate.wait.remedy if gate.wait is not None else None,
+    }
+
+
+def _run_fields(record: Record, life: Life, now: datetime) -> dict[str, Any]:
+    holder, heartbeat = record.holder, life.heartbeat
+    silence = silent_seconds(record, heartbeat, now)
+    return {
+        "claimed_at": render.instant_text(holder.claimed_at) if holder else None,
+        "started_at": render.instant_text(heartbeat.started_at) if heartbeat else None,
+        "silent_seconds": round(silence, 3),
+        "lease_seconds": holder.lease_seconds if holder else None,
+        "lease_left_seconds": round(holder.lease_seconds - silence, 3) if holder else None,
+        "cancel_asked_by": life.cancel_asked_by,
+        "cancel_asked_at": render.instant_text(life.cancel_asked_at),
+    }

@@ -1,0 +1,214 @@
+"""What the agents look like: a table, a line, fields of JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from stado.cli import render
+from stado.cli.screen import Frame
+from stado.cli.tables import Column, cell_width
+from stado.core.records import Capacity, Hindrance
+from stado.errors import Unreadable
+from stado.jobs.health import AgentSight, AgentState
+
+_STATE_STYLES = {
+    "working": "green",
+    "draining": "yellow",
+    "hindered": "red",
+    "stale": "red",
+    "stopped": "bright_black",
+}
+
+_COLUMNS = (
+    Column("AGENT", width_max=32),
+    Column("STATE", styles=_STATE_STYLES),
+    Column("CORES", right=True),
+    Column("MEMORY GiB", right=True),
+    Column("DISK GiB", right=True, expendable=True),
+    Column("JOBS", right=True),
+    Column("SEEN", right=True),
+    Column("VERSION", width_max=12, expendable=True),
+)
+_INDENT = 4
+
+
+def hosts_line(sights: Sequence[AgentSight]) -> str:
+    """`2 hosts at work, 1 draining, 1 stale`; agents that left are not counted."""
+    counts = Counter(sight.state for sight in sights)
+    others = (AgentState.DRAINING, AgentState.HINDERED, AgentState.STALE)
+    told = [f"{counts[state]:,} {state.value}" for state in others if counts[state]]
+    return ", ".join([f"{render.plural(counts[AgentState.WORKING], 'host')} at work", *told])
+
+
+def no_host_text(sights: Sequence[AgentSight]) -> str:
+    """When none is there."""
+    stale = sum(sight.state is AgentState.STALE for sight in sights)
+    gone = f" ({stale:,} {'is' if stale == 1 else 'are'} stale)" if stale else ""
+    return f"no host is at work{gone}: `stado up` here, or `stado agent run` on a host, starts one"
+
+
+def hindrance_text(hindrance: Hindrance, now: datetime) -> str:
+    """`disk full for 3m 12s: free some`."""
+    since = render.duration((now - hindrance.since).total_seconds())
+    return f"{hindrance.code.replace('_', ' ')} for {since}: {hindrance.detail}"
+
+
+def hosts_frame(
+    sights: Sequence[AgentSight], unreadable: Sequence[Unreadable], now: datetime
+) -> Frame:
+    """All of it, for a terminal."""
+    told = [line for note in notes(sights, unreadable) for line in render.wrapped(note)]
+    return Frame(table_lines(sights, now), told)
+
+
+def table_lines(sights: Sequence[AgentSight], now: datetime) -> list[str]:
+    """A row an agent: who is there, who may be gone, who has left. What hinders one is below its
+    row, and so is what else there is to say where the terminal is too narrow for a column."""
+    if not sights:
+        return []
+    shown = sorted(sights, key=lambda one: (one.capacity.stopped, not one.alive))
+    alike = _common_means(shown) is not None
+    remarks = ["; ".join(_remarks(sight, with_means=not alike)) for sight in shown]
+    hindrances = [_hindrance_of(sight, now) for sight in shown]
+    rows = [_cells(sight) for sight in shown]
+    if not render.stdout_is_terminal():
+        texts = ["; ".join(filter(None, both)) for both in zip(hindrances, remarks, strict=True)]
+        return _lines(rows, texts)
+    lines = _lines(rows, [])
+    if _fits_beside(lines, remarks):
+        return _with_below(_lines(rows, remarks), [[text] for text in hindrances])
+    return _with_below(lines, list(zip(hindrances, remarks, strict=True)))
+
+
+def notes(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> Iterator[str]:
+    if any(sight.alive for sight in sights):
+        working = [one.capacity for one in sights if one.state is AgentState.WORKING]
+        free = sum(max(0.0, one.cpu_free) for one in working)
+        yield f"{hosts_line(sights)}; {free:g} core{'' if free == 1 else 's'} free"
+    else:
+        yield no_host_text(sights)
+    common = _common_means(sights)
+    if common:
+        yield f"each {common}" if len(sights) > 1 else common
+    if unreadable:
+        reports = render.plural(len(unreadable), "report")
+        yield f"{reports} cannot be read: `stado doctor` names what is wrong"
+
+
+def hosts_fields(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> dict[str, Any]:
+    counts = Counter(sight.state for sight in sights)
+    return {
+        "hosts": [_host_fields(sight) for sight in sights],
+        "counts": {state.value: count for state, count in counts.items()},
+        "unreadable": [error.key for error in unreadable],
+    }
+
+
+def _lines(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> list[str]:
+    if not any(remarks):
+        return render.clean_table_lines(_COLUMNS, rows)
+    columns = [*_COLUMNS, Column("REMARKS")]
+    return render.clean_table_lines(
+        columns, [[*row, text] for row, text in zip(rows, remarks, strict=True)]
+    )
+
+
+def _fits_beside(lines: Sequence[str], remarks: Sequence[str]) -> bool:
+    """Whether the longest remark has room at the right of the table."""
+    table_width = max(cell_width(click.unstyle(line)) for line in lines)
+    longest = max(cell_width(render.clean(text)) for text in remarks)
+    return table_width + 2 + longest <= render.terminal_size()[0]
+
+
+def _with_below(lines: Sequence[str], below: Sequence[Sequence[str]]) -> list[str]:
+    """The table, with what is said of each row under it."""
+    title, *rows = lines
+    shown = [title]
+    for row, texts in zip(rows, below, strict=True):
+        shown.append(row)
+        for text in filter(None, texts):
+            shown.extend(render.wrapped(" " * _INDENT + text, indent=_INDENT))
+    return shown
+
+
+def _cells(sight: AgentSight) -> list[str]:
+    one = sight.capacity
+    return [
+        one.consumer,
+        sight.state.value,
+        f"{max(0.0, one.cpu_free):g}/{one.cpu_total:g}",
+        f"{max(0.0, one.memory_free_gb):.1f}/{one.memory_total_gb:.1f}",
+        f"{one.disk_free_gb:,.0f}",
+        f"{len(one.jobs):,}",
+        render.short_duration(sight.age_seconds),
+        one.version,
+    ]
+
+
+def _hindrance_of(sight: AgentSight, now: datetime) -> str:
+    """It is told of whoever is there: one that drains may be hindered too."""
+    hindrance = sight.capacity.hindrance
+    return hindrance_text(hindrance, now) if hindrance is not None and sight.alive else ""
+
+
+def _remarks(sight: AgentSight, *, with_means: bool) -> Iterator[str]:
+    one = sight.capacity
+    if sight.state is AgentState.STOPPED:
+        return
+    if sight.state is AgentState.STALE and one.jobs:
+        yield f"had {render.plural(len(one.jobs), 'job')} when it was last heard"
+    if one.host not in one.consumer:
+        yield f"on {one.host}"
+    if one.throttled:
+        yield f"the store put off {render.plural(one.throttled, 'request')}"
+    if with_means:
+        yield from _means(one)
+
+
+def _means(one: Capacity) -> list[str]:
+    """How it holds jobs to what they may have."""
+    means = {"limits memory by": one.limits_memory_by, "contains by": one.contains_by}
+    return [f"{what} {how}" for what, how in means.items() if how]
+
+
+def _common_means(sights: Sequence[AgentSight]) -> str | None:
+    """What all have in common, to be said once; None when they differ."""
+    found = {"; ".join(_means(sight.capacity)) for sight in sights if not sight.capacity.stopped}
+    return found.pop() if len(found) == 1 else None if found else ""
+
+
+def _host_fields(sight: AgentSight) -> dict[str, Any]:
+    one = sight.capacity
+    return {
+        "worker": one.consumer,
+        "host": one.host,
+        "state": sight.state.value,
+        "cpu_free": one.cpu_free,
+        "cpu_total": one.cpu_total,
+        "memory_free_gb": one.memory_free_gb,
+        "memory_total_gb": one.memory_total_gb,
+        "disk_free_gb": one.disk_free_gb,
+        "jobs": [{"job_id": job.job_id, "epoch": job.epoch} for job in one.jobs],
+        "last_report_at": render.instant_text(one.at),
+        "age_seconds": round(sight.age_seconds, 3),
+        "broadcast_seconds": one.broadcast_seconds,
+        "version": one.version,
+        "incarnation": one.incarnation,
+        "hindrance": _hindrance_fields(one.hindrance) if one.hindrance else None,
+        "contains_by": one.contains_by,
+        "limits_memory_by": one.limits_memory_by,
+        "throttled": one.throttled,
+    }
+
+
+def _hindrance_fields(hindrance: Hindrance) -> dict[str, Any]:
+    return {
+        "code": hindrance.code,
+        "detail": hindrance.detail,
+        "since": render.instant_text(hindrance.since),
+    }

@@ -1,0 +1,153 @@
+"""The agents: what each has free, and why it takes no jobs."""
+
+from __future__ import annotations
+
+import re
+import signal
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from stado.core import keys
+from stado.core.records import Capacity, Hindrance, JobReport
+from tests.cli.conftest import Program, World
+from tests.cli.terminal import Terminal
+
+DETAIL = "/work has 0.4 GiB left and 2 are kept free: remove something there"
+
+
+def report(world: World, consumer: str, **changes: Any) -> None:
+    capacity = Capacity(
+        consumer=consumer,
+        incarnation="i1",
+        host="box",
+        at=world.repo.now(),
+        counter=1,
+        broadcast_seconds=3600,
+        cpu_total=8,
+        cpu_free=6.5,
+        memory_total_gb=64,
+        memory_free_gb=60,
+        disk_free_gb=1234.5,
+        version="0.1",
+        contains_by="cgroup-v2",
+        limits_memory_by="watchdog",
+    )
+    world.repo.store.put(keys.capacity(consumer), capacity.evolve(**changes).encode())
+
+
+def disk_full(world: World) -> Hindrance:
+    since = world.repo.now() - timedelta(seconds=192)
+    return Hindrance(code="disk_full", detail=DETAIL, since=since)
+
+
+def test_no_host_is_said_with_the_remedy(stado: Program, world: World) -> None:
+    result = stado("hosts")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no host is at work: `stado up` here" in result.stderr
+    assert stado.json("hosts")["hosts"] == []
+
+
+def test_a_row_an_agent(stado: Program, world: World) -> None:
+    jobs = [JobReport(job_id="x", epoch=1, signs=1)]
+    report(world, "a@box", jobs=jobs)
+    report(world, "b@box", draining=True, limits_memory_by=None)
+    result = stado("hosts")
+    header, first, second = result.stdout.splitlines()
+    assert header.startswith("AGENT  STATE     CORES  MEMORY GiB  DISK GiB  JOBS  SEEN  VERSION")
+    cells = first.split()
+    assert cells[:6] == ["a@box", "working", "6.5/8", "60.0/64.0", "1,234", "1"]
+    assert first.endswith("limits memory by watchdog; contains by cgroup-v2")
+    assert second.endswith("  contains by cgroup-v2")
+    assert "1 host at work, 1 draining; 6.5 cores free" in result.stderr
+
+
+def test_what_all_hosts_have_in_common_is_said_once(stado: Program, world: World) -> None:
+    report(world, "a@box")
+    report(world, "b@box")
+    result = stado("hosts")
+    assert "watchdog" not in result.stdout
+    assert "each limits memory by watchdog; contains by cgroup-v2" in result.stderr
+
+
+def test_a_hindered_host_says_what_hinders_it_and_is_not_free(stado: Program, world: World) -> None:
+    """A78"""
+    report(world, "a@box", hindrance=disk_full(world))
+    result = stado("hosts")
+    assert result.stdout.splitlines()[1].split()[1] == "hindered"
+    assert re.search(rf"disk full for 3m 1\ds: {DETAIL}", result.stdout)
+    assert "0 hosts at work, 1 hindered; 0 cores free" in result.stderr
+    (host,) = stado.json("hosts")["hosts"]
+    assert host["hindrance"]["code"] == "disk_full"
+    assert (host["limits_memory_by"], host["contains_by"]) == ("watchdog", "cgroup-v2")
+
+
+def test_a_host_that_is_off_is_stale_in_hosts_and_in_status(stado: Program, world: World) -> None:
+    """A34: late by three reports, and not counted as free."""
+    stado.ok("submit", "--run-id", "x", "run")
+    jobs = [JobReport(job_id="x", epoch=1, signs=1)]
+    report(world, "off@box", broadcast_seconds=0.001, jobs=jobs)
+    shown = stado("hosts")
+    assert shown.stdout.splitlines()[1].split()[1] == "stale"
+    assert "had 1 job when it was last heard" in shown.stdout
+    assert "no host is at work (1 is stale)" in shown.stderr
+    assert "no host is at work (1 is stale)" in stado("status").stderr
+    assert stado.json("status")["hosts"] == {"stale": 1}
+    report(world, "on@box")
+    assert "1 host at work, 1 stale: `stado hosts`" in stado("status").stderr
+
+
+def test_a_report_that_cannot_be_read_is_counted(stado: Program, world: World) -> None:
+    report(world, "a@box")
+    (world.path / keys.capacity("bad@box")).write_bytes(b"\xff")
+    result = stado("hosts")
+    assert len(result.stdout.splitlines()) == 2
+    assert "1 report cannot be read" in result.stderr
+    assert stado.json("hosts")["unreadable"] == [keys.capacity("bad@box")]
+
+
+def test_a_host_cannot_drive_the_terminal(stado: Program, world: World) -> None:
+    hindrance = Hindrance(code="x\x1b[2J", detail="y\x07\nz", since=world.repo.now())
+    report(world, "a@box", host="\x1b]0;owned\x07", version="\x1b[31m", hindrance=hindrance)
+    result = stado("hosts")
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
+    assert len(result.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_no_line_is_wider_than_the_terminal(
+    environment: dict[str, str], world: World, columns: int
+) -> None:
+    name = "gpu-7.cluster.example.org"
+    report(world, name, host=name, contains_by="process-tree")
+    report(world, "b@box", hindrance=disk_full(world))
+    terminal = Terminal("hosts", environment=environment, columns=columns)
+    assert terminal.end() == 0
+    assert max(map(len, terminal.text.splitlines())) <= columns
+    assert "    disk full for 3m" in terminal.text
+    (row,) = [line for line in terminal.text.splitlines() if line.startswith(name)]
+    assert row.endswith("contains by process-tree") == (columns == 140)
+    assert "contains by process-tree" in terminal.text
+
+
+def test_watching_shows_what_comes_and_gives_the_cursor_back(
+    environment: dict[str, str], world: World
+) -> None:
+    report(world, "a@box")
+    terminal = Terminal("hosts", "--watch", environment=environment)
+    terminal.wait_for("a@box", times=2)
+    report(world, "later@box")
+    terminal.wait_for("later@box")
+    assert terminal.raw.count("\x1b[2J") == 1
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
+    assert terminal.text.rstrip().endswith("stado: no longer watching")
+
+
+@pytest.mark.parametrize("command", ["hosts", "status"])
+def test_watching_without_a_terminal_is_refused(stado: Program, world: World, command: str) -> None:
+    assert "stdout is none" in stado.refused(command, "--watch")
+    assert "leave --json out" in stado.refused(command, "--watch", "--json")

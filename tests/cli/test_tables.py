@@ -1,0 +1,84 @@
+"""Tables: aligned by the cells of a terminal, cropped to its width."""
+
+from __future__ import annotations
+
+import pytest
+
+from stado.cli.render import clean, duration, short_duration
+from stado.cli.tables import Column, cell_width, crop, table_lines
+
+COLUMNS = (
+    Column("ID"),
+    Column("STATE", styles={"failed": "red"}),
+    Column("AGE", right=True, expendable=True),
+    Column("RUN", width_max=20),
+    Column("COMMAND"),
+)
+ROWS = [
+    ["abc", "failed", "3m12s", "a-rather-long-run-name-indeed", "python train.py " + "x" * 200],
+    ["defghi", "queued", "4s", "b", "echo 漢字"],
+]
+
+
+def lines(width: int | None, *, colour: bool = False) -> list[str]:
+    return table_lines(COLUMNS, ROWS, width=width, colour=colour)
+
+
+def test_elsewhere_than_on_a_terminal_nothing_is_cropped() -> None:
+    title, first, second = lines(None)
+    assert title.split() == ["ID", "STATE", "AGE", "RUN", "COMMAND"]
+    assert first.endswith("x" * 200)
+    assert "a-rather-long-run-name-indeed" in first
+    assert second.index("queued") == first.index("failed")
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(map(cell_width, lines(width))) <= width
+
+
+def test_a_narrow_terminal_does_without_what_is_expendable() -> None:
+    assert "AGE" in lines(140)[0]
+    assert "AGE" not in lines(60)[0]
+    assert "4s" not in lines(60)[2]
+
+
+def test_wide_and_combining_characters_stay_aligned() -> None:
+    """A character of two cells, and one of none."""
+    rows = [["漢字", "x"], ["e\u0301te\u0301", "x"], ["abcd", "x"]]
+    _, *shown = table_lines([Column("NAME"), Column("Y")], rows, width=80, colour=False)
+    assert {cell_width(line[: line.index("x")]) for line in shown} == {6}
+
+
+def test_cropping_counts_cells() -> None:
+    assert crop("漢字漢字", 8) == "漢字漢字"
+    assert crop("漢字漢字", 7) == "漢字漢…"
+    assert crop("漢字漢字", 6) == "漢字…"
+    assert crop("abc", 2) == "a…"
+    assert crop("abc", 0) == ""
+
+
+def test_colour_takes_no_room() -> None:
+    plain, coloured = lines(80), lines(80, colour=True)
+    assert "\x1b[31mfailed\x1b[0m" in coloured[1]
+    assert coloured[2] == plain[2]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *[(0, "0s"), (-5, "0s"), (59.9, "59s"), (60, "1m"), (192, "3m 12s"), (3600, "1h")],
+        *[(3661, "1h 1m"), (86_400, "1d"), (90_000, "1d 1h"), (1_000_000, "11d 13h")],
+    ],
+)
+def test_ages_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+    assert short_duration(seconds) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "a\x07b", "a\u202eb", "a\u200db", "a\x9bb", "a\x7f"]
+)
+def test_nothing_that_drives_a_terminal_is_printed(text: str) -> None:
+    assert clean(text).isprintable()
+    assert clean("one\ntwo\tthree") == "one two three"
