@@ -150,19 +150,20 @@ def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, St
 
 
 def _waits(repo: Repository, listing: Listing, hosts: Sequence[AgentSight]) -> dict[str, Wait]:
+    from stado.core.states import State
+
+    records = [row.record for row in listing.rows if row.state is State.QUEUED]
+    queued = [record for record in records if record is not None]
+    if not queued:
+        return {}
     from stado.core.ids import milliseconds
     from stado.core.order import needs_of
-    from stado.core.states import State
     from stado.jobs.waiting import PAUSED, why_not_let_in
 
+    if listing.queue_paused:
+        return {record.id: PAUSED for record in queued}
     now_ms = milliseconds(repo.now())
-    return {
-        row.job_id: PAUSED
-        if listing.queue_paused
-        else why_not_let_in(needs_of(row.record.spec), hosts, now_ms)
-        for row in listing.rows
-        if row.record is not None and row.state is State.QUEUED
-    }
+    return {record.id: why_not_let_in(needs_of(record.spec), hosts, now_ms) for record in queued}
 
 
 def _print_json(look: _Look) -> None:

@@ -73,7 +73,7 @@ class _Stop:
 
         if render.stderr_is_terminal():
             render.tell(
-                "leaving: jobs that run go on, the next agent here counts them in"
+                "leaving: jobs that run go on, and the next agent here takes them over"
                 if self.asked
                 else "stopping once the running jobs have ended; Ctrl-C again leaves them running"
             )
@@ -103,7 +103,6 @@ def up(
     and the next agent of this machine takes them over. When one of the two dies, the other is
     stopped and the exit code is 1.
     """
-    from stado.cli import render
 
     with opened_repository(target) as repo:
         address = repo.store.address
@@ -122,8 +121,20 @@ def up(
             _start("agent", agent_options, target, cleanup),
         ]
         stop.heed(companions)
-        render.tell(f"agent and coordinator work on {address}; Ctrl-C stops both in good order")
+        _tell_started(address)
         return _attend(companions, stop, live_machine().clock)
+
+
+def _tell_started(address: str) -> None:
+    from stado.cli import render
+
+    render.tell(
+        f"started an agent, which runs jobs on this machine, and a coordinator on {address}"
+    )
+    render.tell("give it work: stado submit --run-id NAME COMMAND; look at it: stado hosts")
+    render.tell(
+        "Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running"
+    )
 
 
 def _stated(options: dict[str, str | None]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from stado.core.spec import COMMAND_BYTES_MAX
 from stado.core.states import State
 from stado.jobs.finding import find_job
 from tests.cli.conftest import Program, World, run_each
+from tests.cli.test_hosts import report
 
 
 def objects_of(world: World) -> list[Path]:
@@ -178,6 +180,46 @@ def test_a_deadline_that_has_passed_is_said(stado: Program, world: World) -> Non
     assert result.exit_code == 0
     assert "; it will not start: its deadline has passed" in result.stderr
     assert "to do: cancel it, and submit it again" in result.stderr
+
+
+def test_the_answer_says_what_the_job_waits_for(stado: Program, world: World) -> None:
+    """R208: with what to do about it, where there is something."""
+    result = stado("submit", "--run-id", "a", "run")
+    assert "(run a); it starts when a worker is at work\n" in result.stderr
+    assert "to do: `stado up` here, " in result.stderr
+    report(world, "a@box")
+    result = stado("submit", "--run-id", "b", "run")
+    assert "(run b); it starts in a moment: a worker has room for it\n" in result.stderr
+    assert "to do" not in result.stderr
+    stado.ok("queue", "pause")
+    assert (
+        "(run c); it starts when the queue is resumed"
+        in stado("submit", "--run-id", "c", "run").stderr
+    )
+    assert "it starts" not in stado("submit", "--run-id", "c", "run").stderr
+
+
+def test_a_submission_stands_though_nobody_can_see_what_it_waits_for(
+    stado: Program, world: World
+) -> None:
+    reports = world.path / "capacity"
+    reports.symlink_to("capacity")
+    result = stado("submit", "--run-id", "a", "run")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines()[0].endswith(f"submitted job {result.stdout.strip()} (run a)")
+    reports.unlink()
+    assert stado.json("job", "show", "a")["status"] == "queued"
+
+
+def test_a_large_batch_is_counted_and_told_how_to_watch(stado: Program, world: World) -> None:
+    lines = "".join(f"job {number}\n" for number in range(1200)).encode()
+    result = stado("submit", "--run-id", "sweep", "--batch", "-", stdin=lines)
+    ids = result.stdout.splitlines()
+    assert len(ids) == 1200
+    batch = ids[0].rpartition("-")[0]
+    told = rf"submitted 1,200 jobs as batch {batch} \(run sweep\)( in \d+\.\d s)?; they start when "
+    assert re.match(told, result.stderr)
+    assert f"next: stado status {batch} --watch" in result.stderr
 
 
 def test_the_answer_is_one_json_document(stado: Program, world: World) -> None:
