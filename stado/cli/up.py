@@ -72,7 +72,7 @@ class _Stop:
         from stado.cli import render
 
         if render.stderr_is_terminal():
-            render.tell(
+            render.tell_wrapped(
                 "leaving: jobs that run go on, and the next agent here takes them over"
                 if self.asked
                 else "stopping once the running jobs have ended; Ctrl-C again leaves them running"
@@ -126,13 +126,11 @@ def up(
 
 
 def _tell_started(address: str) -> None:
-    from stado.cli import render
+    from stado.cli.render import tell_wrapped
 
-    render.tell(
-        f"started an agent, which runs jobs on this machine, and a coordinator on {address}"
-    )
-    render.tell("give it work: stado submit --run-id NAME COMMAND; look at it: stado hosts")
-    render.tell(
+    tell_wrapped(f"started an agent, which runs jobs here, and a coordinator on {address}")
+    tell_wrapped("give it work: `stado submit --run-id NAME COMMAND`; look at it: `stado hosts`")
+    tell_wrapped(
         "Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running"
     )
 

@@ -249,9 +249,7 @@ def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView]) -> Ga
 def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostView]) -> Gate:
     needed = _needed(needs)
     if large:
-        return Gate(
-            GateName.SIZE, f"it needs {needed}: {len(large)} of {len(present)} have as much"
-        )
+        return Gate(GateName.SIZE, f"it needs {needed}; so large: {len(large)} of {len(present)}")
     capacities = [view.capacity for view in present]
     cores = max(one.cpu_total for one in capacities)
     memory = max(one.memory_total_gb for one in capacities)
@@ -265,14 +263,14 @@ def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostVi
         "start a larger worker, or submit it with less",
         f"when there is a larger worker: {text}",
     )
-    return Gate(GateName.SIZE, f"it needs {needed}: none of {len(present)} has as much", wait)
+    return Gate(GateName.SIZE, f"it needs {needed}; so large: none of {len(present)}", wait)
 
 
 def _ready_gate(
     hosts: Sequence[HostView], large: Sequence[HostView], ready: Sequence[HostView]
 ) -> Gate:
     if ready:
-        return Gate(GateName.READY, f"{len(ready)} of {len(large)} take jobs")
+        return Gate(GateName.READY, f"taking jobs: {len(ready)} of {len(large)}")
     hindered = [
         f"{view.capacity.consumer}: {view.capacity.hindrance.detail}"
         for view in large
@@ -285,14 +283,14 @@ def _ready_gate(
         _listed(hindered) if hindered else "start another: `stado up`, or `stado agent run`",
         f"when a worker takes jobs again: {text}",
     )
-    return Gate(GateName.READY, f"none of {len(large)} takes jobs", wait)
+    return Gate(GateName.READY, f"taking jobs: none of {len(large)}", wait)
 
 
 def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
     free = [view for view in ready if view.cause is Cause.NONE]
     if free:
         names = _listed([view.capacity.consumer for view in free])
-        return Gate(GateName.ROOM, f"there is room for it on {names}")
+        return Gate(GateName.ROOM, f"room for it: {names}")
     if len(ready) == 1:
         capacity = ready[0].capacity
         text = f"{_busy(capacity)}: it needs {_needed(needs)}, and {_left(capacity)} are free"
@@ -300,7 +298,7 @@ def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
         names = _listed([_busy(view.capacity) for view in ready])
         text = f"all {len(ready)} workers that could run it are busy: {names}"
     wait = Wait("waiting_capacity", text, until=f"when a worker has room: {text}")
-    return Gate(GateName.ROOM, f"none of {len(ready)} has room for it", wait)
+    return Gate(GateName.ROOM, f"room for it: none of {len(ready)}", wait)
 
 
 def _cause(needs: Needs, sight: AgentSight) -> Cause:
