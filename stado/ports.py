@@ -166,7 +166,12 @@ class JobProcess(Protocol):
         ...
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """Exit code of the leader (negative: the signal), or None when the time is over."""
+        """Exit code of the leader (negative: the signal), or None when the time is over, or when
+        somebody has called `wake` since the last wait."""
+        ...
+
+    def wake(self) -> None:
+        """Ends the wait that is under way, or the next one, at once. For other threads."""
         ...
 
     def living(self) -> list[ProcessIdentity]:

@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _LOOK_SECONDS = 0.5
-"""How often a waiting supervisor looks whether something was asked for."""
+"""How often a supervisor looks at its command's memory, and whether something was asked for (of
+which it is told as well)."""
 
 _RETRY_SECONDS_MAX = 30.0
 _TROUBLE_AFTER_TRIES = 3
@@ -151,7 +152,7 @@ class JobRun:
         self._shipper = LogShipper(repo, self._spool, limit, of)
         self._checkpoints = CheckpointSync(repo, self._workspace.checkpoints)
         self._shipping = Shipping(
-            repo, self._shipper, self._checkpoints, look_seconds=self._look_seconds
+            repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
         )
         self._process: JobProcess | None = None
         self._memory_exceeded: str | None = None
@@ -561,7 +562,18 @@ class JobRun:
 
     def _new_pulse(self, record: Record) -> Pulse:
         pid = self._host.identity.pid
-        return Pulse(self._repo, record, lambda: self._host.folder.touch_note(pid))
+        return Pulse(
+            self._repo,
+            record,
+            on_beat=lambda: self._host.folder.touch_note(pid),
+            on_news=self._wake,
+        )
+
+    def _wake(self) -> None:
+        """Whoever waits for the command shall look what has come."""
+        process = self._process
+        if process is not None:
+            process.wake()
 
     def _begin_log_epoch(self) -> None:
         of = self._shipper.begin_epoch(self._record.epoch)

@@ -20,13 +20,21 @@ log = logging.getLogger(__name__)
 class Pulse:
     """Beats for one epoch from `start` to `stop`. The supervisor sets `phase`, `trouble` and
     `started_at` (before the command starts: a start must not go unseen) and reads `sealed`,
-    `cancel_asked` and `failure`."""
+    `cancel_asked` and `failure`, of which `on_news` tells it, on our thread."""
 
-    def __init__(self, repo: Repository, record: Record, on_beat: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        repo: Repository,
+        record: Record,
+        *,
+        on_beat: Callable[[], None],
+        on_news: Callable[[], None],
+    ) -> None:
         self._repo = repo
         self._record = record
         self._signs = LifeSigns(repo, record)
         self._on_beat = on_beat
+        self._on_news = on_news
         self._beating = repo.tasks.lock()
         self._ended: Event = repo.tasks.event()
         self._task: Task | None = None
@@ -77,6 +85,7 @@ class Pulse:
                     self.check_in()
         except Exception as error:  # noqa: BLE001 - told to the supervisor, which ends by it
             self.failure = error
+            self._on_news()
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""
@@ -96,6 +105,7 @@ class Pulse:
             self._accepted_sent_at = sent_at
         else:
             self.sealed = True
+            self._on_news()
         return accepted
 
     def check_in(self) -> None:
@@ -105,8 +115,9 @@ class Pulse:
         except (StoreError, Unreadable) as error:
             self._note_silence(error)
             return
-        if asked is not None and asked.cancel:
+        if asked is not None and asked.cancel and not self.cancel_asked:
             self.cancel_asked = True
+            self._on_news()
 
     def _note_silence(self, error: Exception) -> None:
         """One line an outage, not one a beat."""

@@ -7,7 +7,6 @@ to somebody else once the whole group is gone, so each signal asks first whose p
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from stado.system.enclosure import Enclosure
 from stado.system.identity import find_process
 from stado.system.memory_watch import MemoryWatch
 from stado.system.output_pump import OutputPump
-from stado.system.waiting import open_exit_watch, wait_ready
+from stado.system.waiting import Wakeup, open_exit_watch
 
 _leaders: set[int] = set()
 """Of commands of this process, until their exit codes have been taken."""
@@ -47,6 +46,7 @@ class LiveJobProcess:
         self._memory = memory
         self._kill = kill
         self._exit_watch: int | None = None
+        self._wakeup = Wakeup()
         self._group_gone = False
         self._all_read: bool | None = None
         _leaders.add(process.pid)
@@ -67,6 +67,9 @@ class LiveJobProcess:
             _leaders.discard(self._identity.pid)
             self._close_exit_watch()
         return code
+
+    def wake(self) -> None:
+        self._wakeup.set()
 
     def living(self) -> list[ProcessIdentity]:
         """Reads the whole process table only where something may live that no enclosure holds."""
@@ -102,6 +105,7 @@ class LiveJobProcess:
             self._memory.look_last()
             self._enclosure.remove()
             self._close_exit_watch()
+            self._wakeup.close()
         return self._all_read
 
     def _find_all(self) -> list[ProcessIdentity]:
@@ -140,7 +144,7 @@ class LiveJobProcess:
         if self._exit_watch is None:
             self._exit_watch = open_exit_watch(self._process.pid)
         if self._exit_watch is not None:
-            wait_ready(self._exit_watch, select.POLLIN, timeout_seconds)
+            self._wakeup.wait(timeout_seconds, besides=self._exit_watch)
             return self._process.poll()
         try:
             return self._process.wait(timeout_seconds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import select
+import threading
+from contextlib import suppress
 
 _MILLISECONDS_MAX = 2**31 - 1
 
@@ -30,3 +32,39 @@ def open_exit_watch(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except OSError:
         return None
+
+
+class Wakeup:
+    """Ends a wait in one thread at the word of another. Once closed it wakes nobody."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def set(self) -> None:
+        with self._lock:
+            if not self._closed:
+                with suppress(BlockingIOError):  # Full of words that nobody has heeded yet.
+                    os.write(self._writer, b"x")
+
+    def wait(self, timeout_seconds: float, *, besides: int) -> None:
+        """Until `besides` is readable, somebody has called `set`, or the time is over."""
+        poller = select.poll()
+        poller.register(besides, select.POLLIN)
+        if not self._closed:
+            poller.register(self._reader, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poller.poll(poll_timeout(timeout_seconds))]
+        if self._reader in ready:
+            with suppress(BlockingIOError):
+                os.read(self._reader, 4096)
+
+    def close(self) -> None:
+        """By the thread that waits."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._reader)
+                os.close(self._writer)

@@ -369,6 +369,7 @@ class FakeCommand:
         self._command = command
         self.exit_code: int | None = None
         self.signals: list[int] = []
+        self._woken = False
         self.resistance: str | None = script.resistance
         self.over_memory: str | None = None
         self.closed = False
@@ -380,8 +381,12 @@ class FakeCommand:
         return self._identity
 
     def wait(self, timeout_seconds: float) -> int | None:
-        self._clock.wait_until(lambda: self.exit_code is not None, timeout_seconds)
+        self._clock.wait_until(lambda: self.exit_code is not None or self._woken, timeout_seconds)
+        self._woken = False
         return self.exit_code
+
+    def wake(self) -> None:
+        self._woken = True
 
     @property
     def enclosure(self) -> Sequence[Path]:

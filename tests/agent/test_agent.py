@@ -380,6 +380,7 @@ def test_a_hung_supervisor_of_an_earlier_agent_is_killed(host: Host) -> None:
     begin = host.clock.monotonic()
     host.agent.run(after_steps(2))
     host.step_until(lambda: host.world.has(keys.end_cell(job, 1)))
+    host.step_until(lambda: hung.exit_code is not None)
     assert 2 * LEASE <= host.clock.monotonic() - begin < 2 * LEASE + 40
     assert hung.exit_code == -signal.SIGKILL
     assert host.processes.executions[0].process.exit_code == -signal.SIGKILL

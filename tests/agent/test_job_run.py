@@ -520,9 +520,9 @@ def test_a_cancel_gives_up_all_that_cannot_be_delivered(tmp_path: Path, phase: s
 def test_a_command_that_ends_by_itself_before_it_is_stopped_keeps_its_outcome(
     tmp_path: Path,
 ) -> None:
-    """The cancel has been heard, and the command ends before the supervisor's next look."""
+    """The cancel was asked for, and is heard when the command has just ended."""
     scene = scene_of(tmp_path, Spec(command=""))
-    scene.script(Script(seconds=BEAT + 0.3))
+    scene.script(Script(seconds=BEAT + 0.05))
     claimed = scene.claim()
     scene.clock.at(5, lambda: ask_cancel(scene))
     asks = Fault(FaultKind.DELAY, Operation.GET, keys.asks(scene.job, 1), seconds=0.1)

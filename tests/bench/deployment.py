@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stado.composition import live_machine, open_repository, open_store_of
-from stado.core.records import Proof
+from stado.core.records import LEASE_SECONDS_DEFAULT, Proof
 from stado.core.spec import Spec, make_request
 from stado.jobs.deployments import make_deployment
 from stado.jobs.repository import Repository
@@ -79,16 +79,22 @@ class Bench:
 
 @contextmanager
 def bench_deployment(
-    folder: Path, settings: Settings | None = None, environment: dict[str, str] | None = None
+    folder: Path,
+    settings: Settings | None = None,
+    environment: dict[str, str] | None = None,
+    *,
+    lease_seconds: float = LEASE_SECONDS_DEFAULT,
 ) -> Iterator[Bench]:
-    """On a directory below `folder`, or where `settings` says. All else is as `init` makes it."""
+    """On a directory below `folder`, or where `settings` says."""
     folder.mkdir(parents=True)
     chosen = settings or Settings(store=str(folder / "store"))
     path = os.pathsep.join(str(ROOT / name) for name in (".", "agent", "coordinator"))
     machine = live_machine()
     store = open_store_of(chosen, machine, create=True)
     proof = Proof(create_if_absent=True, compare_and_swap=True, conditional_delete=True)
-    make_deployment(store, entropy=machine.entropy, proof=proof, by="bench")
+    make_deployment(
+        store, entropy=machine.entropy, proof=proof, by="bench", lease_seconds=lease_seconds
+    )
     store.close()
     repo = open_repository(chosen, machine)
     try:

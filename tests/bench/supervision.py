@@ -28,6 +28,7 @@ _IDLE_SECONDS_QUICK = 10.0
 _CANCELS = 20
 _LOOK_SECONDS = 0.01
 _END_SECONDS = 0.1
+_CHECK_IN_SECONDS = 2.0
 
 _PRINT = """
 import os, sys, time
@@ -47,11 +48,13 @@ with open(report, "w") as file:
 
 def measure(folder: Path, *, quick: bool) -> list[Figure]:
     with bench_deployment(folder / "supervision") as bench, bench.agent("--cpu", "32"):
-        return [
+        figures = [
             *_printing(bench, quick=quick),
             *_idling(bench, _IDLE_SECONDS_QUICK if quick else _IDLE_SECONDS),
-            *_cancelling(bench, 5 if quick else _CANCELS),
         ]
+    brief = bench_deployment(folder / "cancelling", lease_seconds=8 * _CHECK_IN_SECONDS)
+    with brief as bench, bench.agent("--cpu", "32"):
+        return [*figures, *_cancelling(bench, 5 if quick else _CANCELS)]
 
 
 def _printing(bench: Bench, *, quick: bool) -> list[Figure]:
@@ -106,6 +109,7 @@ def _cancelling(bench: Bench, count: int) -> list[Figure]:
     submission = bench.submit([command] * count)
     _wait_for(bench, submission, State.RUNNING)
     for job_id in submission.job_ids:
+        time.sleep(bench.repo.entropy.uniform(0, _CHECK_IN_SECONDS))
         began = time.monotonic()
         cancel(bench.repo, job_id, by="bench")
         while bench.repo.find_end(job_id, 1) is None:

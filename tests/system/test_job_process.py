@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,23 @@ def test_a_command_that_does_not_exist_is_an_oserror_and_leaves_nothing(
         each.start(command(tmp_path, "stado-no-such-program"))
     with pytest.raises(OSError, match="nowhere"):
         each.start(command(tmp_path / "nowhere", "true"))
+
+
+def test_a_wait_ends_at_the_word_of_another_thread(each: LiveProcesses, tmp_path: Path) -> None:
+    """Also when the word came before the wait; the next wait is a whole one again."""
+    job = shell(each, tmp_path, "sleep 60")
+    began = time.monotonic()
+    timer = threading.Timer(0.05, job.wake)
+    timer.start()
+    assert job.wait(WAIT_SECONDS) is None
+    timer.join()
+    job.wake()
+    job.wake()
+    assert job.wait(WAIT_SECONDS) is None
+    assert time.monotonic() - began < WAIT_SECONDS / 2
+    assert job.wait(0.02) is None
+    kill(job)
+    job.wake()
 
 
 def test_a_wait_ends_promptly_when_the_command_does(
