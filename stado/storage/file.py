@@ -360,7 +360,9 @@ class FileStore:
         return store_errors(key, writing=writing, folder=self._root)
 
     def _check_root(self) -> None:
-        """Raises `OSError` where that cannot be told: a disk in trouble is no missing one."""
+        """Raises `OSError` where that cannot be told: a disk in trouble is no missing one. Nor is
+        an empty folder where a store was: a file system that is not mounted holds nothing, and
+        says nothing of what it would hold."""
         try:
             is_there = stat.S_ISDIR(os.stat(self._root).st_mode)
         except (FileNotFoundError, NotADirectoryError):
@@ -369,6 +371,10 @@ class FileStore:
             raise Misconfigured(
                 str(self._root),
                 f"there is no store at {self._root}: check the path or run `stado init`",
+            )
+        if self._prepared and not (self._root / LOCKS_FOLDER).is_dir():
+            raise Unavailable(
+                str(self._root), "what this directory held is gone: is its file system mounted?"
             )
 
     def _make_own_folders(self) -> None:

@@ -195,6 +195,35 @@ def test_folder_removed_by_another_process_is_made_again(tmp_path: Path) -> None
     assert store.list("status/job/") == []
 
 
+def test_an_empty_folder_where_a_store_was_is_no_empty_store(tmp_path: Path) -> None:
+    """As when its file system is unmounted: nothing is absent, nothing is made there, and all is
+    well once it is back."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    store = _store(root)
+    version = store.create("queue/a", b"1")
+    root.rename(away)
+    root.mkdir()
+    asked: list[Callable[[], object]] = [
+        lambda: store.get("queue/a"),
+        lambda: store.head("queue/a"),
+        lambda: store.list("queue/"),
+        lambda: store.create("queue/a", b"2"),
+        lambda: store.create_many([("queue/b", b"2")]),
+        lambda: store.replace("queue/a", b"2", version),
+        lambda: store.put("queue/b", b"2"),
+        lambda: store.delete("queue/a", version),
+        lambda: store.upload("queue/b", away / "queue" / "a"),
+        lambda: store.download("queue/a", tmp_path / "down"),
+    ]
+    for ask in asked:
+        with pytest.raises(Unavailable, match="mounted"):
+            ask()
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    away.rename(root)
+    assert store.get("queue/a").data == b"1"
+
+
 def test_missing_root_is_no_empty_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
     store = _store(root)
