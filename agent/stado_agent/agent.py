@@ -437,6 +437,7 @@ class Agent:
             incarnation=self._claimant.incarnation,
             host=self._claimant.host,
             at=self._repo.now(),
+            host_at=self._repo.clock.now(),
             counter=self._broadcasts,
             broadcast_seconds=self._repo.deployment.beat_seconds,
             cpu_total=self._budget.cpu_total,

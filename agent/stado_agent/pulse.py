@@ -41,13 +41,23 @@ class Pulse:
         self._lease_seconds = repo.deployment.lease_seconds
         self._accepted_sent_at: float | None = None
         self._silent = False
-        self.phase = Phase.PREPARING
+        self._phase = Phase.PREPARING
+        self._phase_since = repo.now()
         self.started_at: datetime | None = None
         self.trouble: str | None = None
         """What cannot be got done for the time being, for people."""
         self.sealed = False
         self.failure: Exception | None = None
         self.cancel_asked = False
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        if phase is not self._phase:
+            self._phase, self._phase_since = phase, self._repo.now()
 
     def start(self) -> None:
         """Returns when a first beat was accepted, or the epoch is known to be sealed."""
@@ -96,7 +106,12 @@ class Pulse:
         self._on_beat()
         sent_at = self._repo.clock.monotonic()
         try:
-            accepted = self._signs.beat(self.phase, self.started_at, self.trouble)
+            accepted = self._signs.beat(
+                self._phase,
+                self.started_at,
+                phase_since=self._phase_since,
+                trouble=self.trouble,
+            )
         except (StoreError, Unreadable) as error:
             self._note_silence(error)
             return False

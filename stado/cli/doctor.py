@@ -20,9 +20,10 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.composition import Machine
+    from stado.core.records import Heartbeat
     from stado.jobs.health import AgentSight, CoordinatorSight
     from stado.jobs.repository import Repository
-    from stado.jobs.status import Row
+    from stado.jobs.status import Life, Row
     from stado.storage.port import Store
     from stado.storage.trouble import StoreTrouble
 
@@ -32,6 +33,7 @@ _READ_EACH_MAX = 300
 _NAMED_MAX = 20
 
 _SKEW_SECONDS_MAX = 60.0
+_PHASE_SECONDS_MAX = 3600.0
 _SILENT_LEASES = 2
 """A coordinator brings a job back after one; then something is wrong with that too."""
 
@@ -108,16 +110,31 @@ def _store_findings(store: Store, machine: Machine) -> Iterator[Finding]:
 
 
 def clock_finding(here: datetime, store: datetime) -> Finding:
-    """Nothing is decided by this machine's clock, but people read it, and signatures expire."""
-    from stado.cli.render import duration
-
     ahead_seconds = (here - store).total_seconds()
     if abs(ahead_seconds) <= _SKEW_SECONDS_MAX:
         return Finding("clock", "this machine's clock agrees with the store's")
+    return _skew_finding("this machine's clock", ahead_seconds)
+
+
+def _host_clock_findings(sights: Sequence[AgentSight]) -> Iterator[Finding]:
+    """Once a host, however many agents it has."""
+    off = {
+        sight.capacity.host: sight.skew_seconds
+        for sight in sights
+        if sight.alive and abs(sight.skew_seconds) > _SKEW_SECONDS_MAX
+    }
+    for host, ahead_seconds in sorted(off.items()):
+        yield _skew_finding(f"the clock of host {host}", ahead_seconds)
+
+
+def _skew_finding(whose: str, ahead_seconds: float) -> Finding:
+    """Nothing is decided by such a clock, but people read it, and signatures expire."""
+    from stado.cli.render import duration
+
     side = "ahead of" if ahead_seconds > 0 else "behind"
     return Finding(
         "clock",
-        f"this machine's clock is {duration(abs(ahead_seconds))} {side} the store's",
+        f"{whose} is {duration(abs(ahead_seconds))} {side} the store's",
         "set it, such as with `timedatectl set-ntp true`: no job is judged by it, but a bucket "
         "refuses credentials of another time",
     )
@@ -154,6 +171,7 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
     yield from _record_findings(repo)
     sights = agents(repo)
     yield from _agent_findings(sights, repo.now())
+    yield from _host_clock_findings(sights)
     yield from _agents_throttling(sights)
     running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
     yield from _running_findings(running, repo.now())
@@ -223,7 +241,7 @@ def _agent_run(consumer: str) -> str:
 def _running_findings(rows: Sequence[Row], now: datetime) -> Iterator[Finding]:
     """What a holder says that it cannot get done, and holders that are silent for long."""
     from stado.cli.render import duration
-    from stado.cli.views import life_word, silent_seconds
+    from stado.cli.views import silent_seconds
 
     for row in rows:
         record, life = row.record, row.life
@@ -240,12 +258,31 @@ def _running_findings(rows: Sequence[Row], now: datetime) -> Iterator[Finding]:
                 "a coordinator queues it again: `stado up`, or `stado coordinator run`; "
                 f"`stado job why {record.id}`",
             )
-        elif heartbeat is not None and heartbeat.trouble:
+        elif heartbeat is not None and (heartbeat.trouble or _is_long(heartbeat, now)):
             yield Finding(
                 "jobs",
-                f"{where} is {life_word(life)}: {heartbeat.trouble}",
+                f"{where} {_doing_text(life, heartbeat, now)}",
                 f"look after {holder.host}; `stado job why {record.id}` shows whether it goes on",
             )
+
+
+def _is_long(heartbeat: Heartbeat, now: datetime) -> bool:
+    """Whether it ends, or brings its files to the store, for longer than most jobs need."""
+    from stado.core.records import Phase
+
+    if heartbeat.phase not in (Phase.STOPPING, Phase.UPLOADING) or heartbeat.phase_since is None:
+        return False
+    return (now - heartbeat.phase_since).total_seconds() > _PHASE_SECONDS_MAX
+
+
+def _doing_text(life: Life, heartbeat: Heartbeat, now: datetime) -> str:
+    from stado.cli.render import duration
+    from stado.cli.views import life_word
+
+    since = heartbeat.phase_since
+    lasts = "" if since is None else f" for {duration((now - since).total_seconds())}"
+    trouble = f": {heartbeat.trouble}" if heartbeat.trouble else ""
+    return f"is {life_word(life)}{lasts}{trouble}"
 
 
 def _coordinator_finding(sight: CoordinatorSight | None) -> Finding:

@@ -162,6 +162,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     at: Instant
     phase: Phase = Phase.PREPARING
     started_at: Instant | None = None
+    phase_since: Instant | None = None
+    """When the phase began."""
     trouble: str | None = None
     """What the holder cannot get done, and how often it has tried: a process that does not end,
     an upload that is not taken. One sentence, at most 1,024 characters."""
@@ -209,6 +211,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     incarnation: str
     host: str
     at: Instant
+    host_at: Instant | None = None
+    """The same moment by the host's own clock."""
     counter: int
     broadcast_seconds: float
     """How often it is written: silence is judged against it."""

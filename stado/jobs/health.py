@@ -49,6 +49,13 @@ class AgentSight:
         return not self.capacity.stopped and self.age_seconds <= silent_seconds
 
     @property
+    def skew_seconds(self) -> float:
+        """How far its host's clock was ahead of the store's at the last report."""
+        if self.capacity.host_at is None:
+            return 0.0
+        return (self.capacity.host_at - self.capacity.at).total_seconds()
+
+    @property
     def state(self) -> AgentState:
         if self.capacity.stopped:
             return AgentState.STOPPED

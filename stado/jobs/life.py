@@ -30,7 +30,14 @@ class LifeSigns:
         self._version: Version | None = None
         self._asks: Stored[Asks] | None = None
 
-    def beat(self, phase: Phase, started_at: datetime | None, trouble: str | None = None) -> bool:
+    def beat(
+        self,
+        phase: Phase,
+        started_at: datetime | None,
+        *,
+        phase_since: datetime | None = None,
+        trouble: str | None = None,
+    ) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
         One write; raises what the store raises, and then nothing is known."""
@@ -43,6 +50,7 @@ class LifeSigns:
             at=self._repo.now(),
             phase=phase,
             started_at=started_at,
+            phase_since=phase_since,
             trouble=None if trouble is None else moves.clip(trouble),
         )
         key = keys.heartbeat(self._record.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -193,6 +194,27 @@ def test_what_a_holder_cannot_get_done_is_told(stado: Program, world: World) -> 
     assert text == (
         f"job {job_id} on local@box is cancelling: process 17 does not end: tried 4 times"
     )
+
+
+@pytest.mark.parametrize(("hours", "told"), [(0.5, False), (2, True)])
+def test_what_takes_long_at_its_end_is_told(
+    stado: Program, world: World, hours: float, told: bool
+) -> None:
+    """A66: also when each of its uploads gets on."""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    since = world.repo.now() - timedelta(hours=hours)
+    world.beat(world.claim(job_id), Phase.UPLOADING, phase_since=since)
+    expected = [f"job {job_id} on local@box is uploading for 2h"] if told else []
+    assert findings(stado).get("jobs", []) == expected
+
+
+def test_the_clock_of_a_host_is_told_once(stado: Program, world: World) -> None:
+    """A37: however many agents it has; one that is a little off is not."""
+    now = world.repo.now()
+    for name, hours in (("a", 2.0), ("b", 2.0), ("c", 0.001)):
+        report(world, name, host=f"box-{hours}", host_at=now + timedelta(hours=hours))
+    (text,) = findings(stado)["clock"]
+    assert re.fullmatch(r"the clock of host box-2\.0 is (1h 59m|2h) ahead of the store's", text)
 
 
 def test_a_silent_holder_is_told_with_the_job(stado: Program, quick_world: World) -> None:
