@@ -578,7 +578,7 @@ def test_a_full_disk_stops_the_claiming_and_nothing_else(
 
 
 def test_a_host_that_cannot_start_jobs_tries_one_now_and_then(host: Host) -> None:
-    """A33's kind: it does not draw the queue through itself; the jobs lose nothing."""
+    """It does not draw the queue through itself; the jobs lose nothing."""
     refusal = OSError(errno.ENOMEM, "Cannot allocate memory")
     host.processes.scripts["true"] = Script(refused=refusal)
     jobs = host.submit(*["true"] * 8)
