@@ -99,6 +99,10 @@ class _Fenced(Exception):
     """The epoch was ended without us: nothing more may be written for it."""
 
 
+class _Carried(Exception):
+    """The outcome belongs to the next epoch now: it is delivered anew, under that."""
+
+
 class _Cancelled(Exception):
     """A cancel was asked for, and everything that the command started has been stopped."""
 
@@ -173,8 +177,8 @@ class JobRun:
                 self._announce_start()
             self._pulse.start()
             self._outcome = self._work()
-            self._publish(self._outcome)
-            self._finish(self._outcome)
+            while not self._has_delivered(self._outcome):
+                continue
         except _Fenced:
             self._write_late()
         finally:
@@ -185,6 +189,16 @@ class JobRun:
             self._workspace.remove()
         unable = self._outcome is not None and self._outcome.reason is Reason.HOST_UNABLE
         return self._outcome.detail if self._outcome is not None and unable else None
+
+    def _has_delivered(self, outcome: Ending) -> bool:
+        """False when the epoch was taken from us on the way and we adopted the next one. That ends
+        when the job has been lost too often."""
+        try:
+            self._publish(outcome)
+            self._finish(outcome)
+        except _Carried:
+            return False
+        return True
 
     # --- from preparation to the outcome ------------------------------------------------
 
@@ -415,6 +429,8 @@ class JobRun:
             self._insist(lambda: settle_own(self._repo, cell, version))
         else:
             self._settle()
+            if self._adopt(cell):
+                raise _Carried
             self._write_late()
         self._log_end(cell)
 
@@ -439,8 +455,9 @@ class JobRun:
 
     def _fence(self) -> None:
         """Nothing, unless the epoch was sealed. Then it gets its verdict, ours if we are first:
-        the outcome where the command has ended, else lost, and a living command is carried over
-        into the next epoch if nobody else has that. Raises `_Fenced` when we are out of it."""
+        the outcome where the command has ended, else lost. A living command, or the outcome of
+        one that has ended, is carried over into the next epoch if nobody else has that. Raises
+        `_Fenced` when we are out of it, `_Carried` when an outcome was."""
         if self._pulse.failure is not None:
             raise _PulseFailed from self._pulse.failure
         if not self._pulse.sealed or self._decided is not None:
@@ -451,8 +468,10 @@ class JobRun:
         if ours and self._outcome is not None:
             self._decided = cell
             self._log_end(cell)
-        elif self._process is None or not self._adopt(cell):
+        elif not self._adopt(cell):
             raise _Fenced
+        elif self._outcome is not None:
+            raise _Carried
 
     def _lost(self) -> Ending:
         return ending_of_lost(
@@ -465,8 +484,10 @@ class JobRun:
         )
 
     def _adopt(self, cell: EndCell) -> bool:
-        """Whether the living command now runs under the next epoch."""
-        if cell.ending.verdict is not Verdict.LOST:
+        """Whether the next epoch is ours, with the living command or the outcome of a started one:
+        what has been executed is not executed again over a store that was away."""
+        has_something = self._process is not None or (self._outcome and self._started_at)
+        if cell.ending.verdict is not Verdict.LOST or not has_something:
             return False
         following = moves.after(cell)
         holder = holder_of(self._repo, self._host.claimant, adopted=True)

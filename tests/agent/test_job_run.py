@@ -420,6 +420,29 @@ def test_what_ended_by_itself_before_it_was_fenced_is_told_in_the_late_result(
     assert scene.log(1) == b"begun\nended\n"
 
 
+@pytest.mark.parametrize("away_until", [70.0, 400.0])
+def test_an_outcome_is_carried_into_the_next_epoch_if_nobody_else_has_that(
+    tmp_path: Path, away_until: float
+) -> None:
+    """A66: the command ended while the store was away for its host, and the job was declared
+    lost. It is not executed again, and counts as one start."""
+    scene = fails(tmp_path)
+    claimed = scene.claim()
+    away = Trouble(FaultKind.DENIED, lambda *_: True)
+    away.on = False
+    scene.clock.at(49, lambda: setattr(away, "on", True))
+    scene.clock.at(60, scene.give_back)
+    scene.clock.at(away_until, lambda: setattr(away, "on", False))
+    scene.run(claimed, faults=away)
+    assert scene.commands == ["train"]
+    assert (scene.ending.verdict, scene.ending.exit_code) == (Verdict.FAILED, 3)
+    assert (scene.final.epoch, scene.final.starts, scene.final.lease_losses) == (2, 1, 1)
+    assert scene.output(2, "result") == b"42"
+    assert scene.log(1) + scene.log(2) == b"begun\nended\n"
+    assert scene.late(1) is None
+    assert scene.heal() == []
+
+
 @pytest.mark.parametrize("sealed_at", [55.0, 65.0])
 def test_the_outcome_of_an_epoch_that_was_sealed_after_its_command_becomes_the_verdict(
     tmp_path: Path, sealed_at: float
