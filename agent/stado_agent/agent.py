@@ -357,16 +357,16 @@ class Agent:
         if self._health.hindrance() is not None or self._on_trial is not None:
             self._full = True
             return
-        taken = {one.entry.name for one in self._supervised if one.entry is not None}
+        in_hand = self._jobs_in_hand()
         for _ in range(_DISPATCH_ROUNDS_MAX):
             offer = self._budget.offer(self._reserved())
             self._full = offer.spent
             if self._full:
                 return
-            entry = self._supply.next_fitting(offer, skip=lambda entry: entry.name in taken)
+            entry = self._supply.next_fitting(offer, skip=lambda entry: entry.job_id in in_hand)
             if entry is None:
                 return
-            taken.add(entry.name)
+            in_hand.add(entry.job_id)
             one = self._idle_or_forked()
             one.entry = entry
             trial = self._health.on_probation
@@ -374,6 +374,12 @@ class Agent:
             if trial:
                 self._on_trial = one
                 return
+
+    def _jobs_in_hand(self) -> set[str]:
+        """Of supervisors of this host. Whatever epoch of such a job is queued meanwhile: the one
+        that has it adopts it, and here nobody else takes it from under its hands."""
+        own = {one.entry.job_id for one in self._supervised if one.entry is not None}
+        return own | {note.job_id for note in self._inherited}
 
     def _idle_or_forked(self) -> _Supervised:
         idle = [one for one in self._supervised if one.idle]

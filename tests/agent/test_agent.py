@@ -14,7 +14,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Capacity
+from stado.core.records import Capacity, Ending
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound
@@ -59,6 +59,8 @@ class Host:
         self.trouble.on = False
         self.salvage_trouble = Trouble(FaultKind.UNAVAILABLE, lambda _, key: "/log/" in key)
         self.salvage_trouble.on = False
+        self.supervisors_trouble = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
+        self.supervisors_trouble.on = False
         self.on_listing: Callable[[], object] = lambda: None
         """After the agent has listed the queue."""
 
@@ -73,7 +75,11 @@ class Host:
         listed: Store = GuardedStore(self.world.store, after=self._after)
         own: Store = FaultyStore(listed, self.clock, self.trouble)
         guarded: Store = GuardedStore(self.world.store, before=before)
-        theirs: Store = FaultyStore(guarded, self.clock, self.salvage_trouble)
+        theirs: Store = FaultyStore(
+            FaultyStore(guarded, self.clock, self.salvage_trouble),
+            self.clock,
+            self.supervisors_trouble,
+        )
         return Agent(
             self.world.repo_over(own),
             self.world.repo_over(theirs),
@@ -652,3 +658,37 @@ def test_what_held_a_command_together_is_ended_with_its_supervisor(host: Host) -
     supervisor.kill()
     host.step_until(lambda: bool(host.processes.ended_enclosures))
     assert host.processes.ended_enclosures == [Path(folder) for folder in note.enclosure]
+
+
+def test_a_job_that_a_supervisor_here_has_in_hand_is_left_to_it(host: Host) -> None:
+    """A66: it was declared lost while its supervisor could not reach the store. Nobody else on
+    this host begins it again, and its own supervisor carries it on."""
+    host.script(300)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    host.step_for(5)
+    host.supervisors_trouble.on = True
+    give_back(host.world, job)
+    host.step_for(60)
+    assert host.world.states(job) == {State.QUEUED}
+    host.supervisors_trouble.on = False
+    host.step_until(lambda: host.at_rest(job))
+    record = host.world.record(State.COMPLETED, job)
+    assert (record.epoch, record.starts) == (2, 1)
+    assert len(host.processes.executions) == 1
+
+
+def give_back(world: World, job_id: str) -> None:
+    """As a reaper does with a holder that it has not heard for a lease."""
+    record = world.find(job_id).record
+    assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job_id), by="coordinator")
+    now = world.clock.now()
+    ending = Ending(
+        verdict=Verdict.LOST,
+        reason=Reason.LEASE_EXPIRED,
+        started_at=now,
+        ended_at=now,
+        by="coordinator",
+    )
+    give_verdict(world.repo, record, ending)
+    settle(world.repo, record.id, record.epoch)

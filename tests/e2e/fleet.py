@@ -91,6 +91,14 @@ class Fleet:
         """How processes that are started from here on reach the store."""
         self._environment |= settings.environment()
 
+    def authenticate_by(self, file: Path) -> None:
+        """Processes that are started from here on find their AWS credentials there alone."""
+        kept = {n: v for n, v in self._environment.items() if not n.startswith("AWS_")}
+        self._environment = kept | {
+            "AWS_SHARED_CREDENTIALS_FILE": str(file),
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
     # --- processes ----------------------------------------------------------------------
 
     def agent(self, name: str, *options: str) -> subprocess.Popen[bytes]:
