@@ -87,7 +87,7 @@ def test_a_host_that_is_off_is_stale_in_hosts_and_in_status(stado: Program, worl
     """A34: late by three reports, and not counted as free."""
     stado.ok("submit", "--run-id", "x", "run")
     jobs = [JobReport(job_id="x", epoch=1, signs=1)]
-    report(world, "off@box", broadcast_seconds=0.001, jobs=jobs)
+    report(world, "off@box", broadcast_seconds=1e-9, jobs=jobs)
     shown = stado("hosts")
     assert shown.stdout.splitlines()[1].split()[1] == "stale"
     assert "had 1 job when it was last heard" in shown.stdout

@@ -62,7 +62,9 @@ def test_a_running_job_is_asked_to_stop_and_the_holder_sees_it_at_its_check_in(
     assert signs.asked() == asked
     assert (asked.cancel, asked.cancel_by) == (True, "ada")
     assert send_cancel(world, job).asked == asked
-    assert story(world.repo, job).cancel_asked_by == "ada"
+    life = story(world.repo, job).life
+    assert life is not None
+    assert life.cancel_asked_by == "ada"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.COMPLETED, Verdict.FAILED])

@@ -185,11 +185,12 @@ def test_the_story_of_a_job_has_its_epochs(world: World) -> None:
     second = world.start()
     told = story(world.repo, job)
     assert (told.record.state, told.record.epoch) == (State.RUNNING, 2)
-    assert told.heartbeat is not None
-    assert told.heartbeat.epoch == 2
+    assert told.life is not None
+    assert told.life.heartbeat is not None
+    assert told.life.heartbeat.epoch == 2
     assert [(one.epoch, one.end is None) for one in told.epochs] == [(1, False), (2, True)]
     world.end(second)
-    assert story(world.repo, job).heartbeat is None
+    assert story(world.repo, job).life is None
 
 
 def test_names_lead_to_jobs(world: World) -> None:
