@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from stado.cli.main import cli
 from stado.core import keys
-from stado.core.records import Ending, Heartbeat, Phase, Proof
+from stado.core.records import Capacity, Ending, Heartbeat, Phase, Proof
 from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
@@ -184,3 +185,27 @@ def run_each(processes: Sequence[subprocess.Popen[bytes]]) -> list[tuple[int, by
     return [
         (process.returncode, *output) for process, output in zip(processes, outputs, strict=True)
     ]
+
+
+def report(world: World, consumer: str, *, age_seconds: float = 0.0, **changes: Any) -> None:
+    """An agent's broadcast of so long ago."""
+    capacity = Capacity(
+        consumer=consumer,
+        incarnation="i1",
+        host="box",
+        at=world.repo.now(),
+        counter=1,
+        broadcast_seconds=3600,
+        cpu_total=8,
+        cpu_free=6.5,
+        memory_total_gb=64,
+        memory_free_gb=60,
+        disk_free_gb=1234.5,
+        version="0.1",
+        contains_by="cgroup-v2",
+        limits_memory_by="watchdog",
+    )
+    world.repo.store.put(keys.capacity(consumer), capacity.evolve(**changes).encode())
+    if age_seconds:
+        then = time.time() - age_seconds
+        os.utime(world.path / keys.capacity(consumer), (then, then))

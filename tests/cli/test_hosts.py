@@ -5,36 +5,15 @@ from __future__ import annotations
 import re
 import signal
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from stado.core import keys
-from stado.core.records import Capacity, Hindrance, JobReport
-from tests.cli.conftest import Program, World
+from stado.core.records import Hindrance, JobReport
+from tests.cli.conftest import Program, World, report
 from tests.cli.terminal import Terminal
 
 DETAIL = "/work has 0.4 GiB left and 2 are kept free: remove something there"
-
-
-def report(world: World, consumer: str, **changes: Any) -> None:
-    capacity = Capacity(
-        consumer=consumer,
-        incarnation="i1",
-        host="box",
-        at=world.repo.now(),
-        counter=1,
-        broadcast_seconds=3600,
-        cpu_total=8,
-        cpu_free=6.5,
-        memory_total_gb=64,
-        memory_free_gb=60,
-        disk_free_gb=1234.5,
-        version="0.1",
-        contains_by="cgroup-v2",
-        limits_memory_by="watchdog",
-    )
-    world.repo.store.put(keys.capacity(consumer), capacity.evolve(**changes).encode())
 
 
 def disk_full(world: World) -> Hindrance:
@@ -87,7 +66,7 @@ def test_a_host_that_is_off_is_stale_in_hosts_and_in_status(stado: Program, worl
     """A34: late by three reports, and not counted as free."""
     stado.ok("submit", "--run-id", "x", "run")
     jobs = [JobReport(job_id="x", epoch=1, signs=1)]
-    report(world, "off@box", broadcast_seconds=1e-9, jobs=jobs)
+    report(world, "off@box", age_seconds=5 * 3600, jobs=jobs)
     shown = stado("hosts")
     assert shown.stdout.splitlines()[1].split()[1] == "stale"
     assert "had 1 job when it was last heard" in shown.stdout

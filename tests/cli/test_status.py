@@ -16,9 +16,8 @@ from stado.core.states import Reason, State, Verdict
 from stado.jobs.repository import Repository
 from stado.jobs.status import newest
 from stado.storage.observe import CountingStore
-from tests.cli.conftest import Program, World, run_each
+from tests.cli.conftest import Program, World, report, run_each
 from tests.cli.terminal import Terminal
-from tests.cli.test_hosts import report
 
 
 def submit(stado: Program, run_id: str, command: str = "run") -> str:

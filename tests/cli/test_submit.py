@@ -13,8 +13,7 @@ import pytest
 from stado.core.spec import COMMAND_BYTES_MAX
 from stado.core.states import State
 from stado.jobs.finding import find_job
-from tests.cli.conftest import Program, World, run_each
-from tests.cli.test_hosts import report
+from tests.cli.conftest import Program, World, report, run_each
 
 
 def objects_of(world: World) -> list[Path]:

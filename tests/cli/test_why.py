@@ -9,9 +9,8 @@ import pytest
 
 from stado.core.records import Hindrance, Phase
 from stado.core.states import Reason, Verdict
-from tests.cli.conftest import Program, World
+from tests.cli.conftest import Program, World, report
 from tests.cli.terminal import Terminal
-from tests.cli.test_hosts import report
 
 
 def submit(stado: Program, *options: str, run_id: str = "it") -> str:
@@ -42,7 +41,7 @@ def test_each_cause_is_named_with_hosts_counted_by_cause(stado: Program, world: 
     hindrance = Hindrance(code="disk_full", detail="free 3 GiB", since=world.repo.now())
     report(world, "drains@box", draining=True)
     report(world, "full@box", cpu_free=0)
-    report(world, "gone@box", broadcast_seconds=0.001)
+    report(world, "gone@box", age_seconds=5 * 3600)
     report(world, "large@box", cpu_total=32, cpu_free=32, hindrance=hindrance)
     yesterday = (world.repo.now() - timedelta(days=1)).isoformat()
     jobs = {
