@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 
 from stado.ports import ProcessIdentity
@@ -43,19 +43,22 @@ def has_orphans() -> bool:
     return True
 
 
-def find_relatives(group: int | None, *, foreign: Iterable[int]) -> set[ProcessIdentity]:
+def find_relatives(
+    group: int | None, *, leader: int, leaders: Collection[int]
+) -> set[ProcessIdentity]:
     """All living processes of a group, and all that descend from this process if it adopts
-    orphans: other than the children `foreign` and what descends from those.
+    orphans: other than the leaders of other commands and what descends from those.
 
     Reads the whole process table, since a process can be found by nothing less once it has left
-    its group. Zombies that we are left with are waited for, so that they don't pile up."""
-    spared = set(foreign)
+    its group. Zombies that we are left with are waited for, so that they don't pile up; but no
+    `leaders`, the own one included: its exit code is for who waits for the command."""
+    spared = set(leaders) - {leader}
     for _ in range(_SCANS_MAX):
         table = list(all_processes())
         descendants = _descendants(table, spared) if _adopts_orphans() else []
         found = {one.identity for one in table if one.group == group and not one.zombie}
         found.update(one.identity for one in descendants if not one.zombie)
-        _wait_for_zombies(descendants)
+        _wait_for_zombies([one for one in descendants if one.identity.pid not in leaders])
         # While the table is read, a process may move from a parent that dies to us, unseen.
         if found or not has_orphans():
             return found

@@ -112,7 +112,7 @@ class LiveJobProcess:
         found = self._enclosure.members()
         group = self._identity.pid if self._has_group() else None
         if group is not None or has_orphans():
-            found |= find_relatives(group, foreign=_leaders - {self._identity.pid})
+            found |= find_relatives(group, leader=self._identity.pid, leaders=_leaders)
         return _sorted(found)
 
     def _signal(self, process: ProcessIdentity, signal_number: int) -> Resistance | None:

@@ -143,6 +143,33 @@ def test_a_wait_gives_none_while_the_command_runs(each: LiveProcesses, tmp_path:
     assert kill(job) == -signal.SIGKILL
 
 
+def test_a_leader_that_ends_while_what_lives_is_looked_for_keeps_its_exit_code(
+    tmp_path: Path,
+) -> None:
+    """It ends when `living` has found it running and is about to read the process table."""
+
+    def work() -> int | None:
+        os.mkfifo(tmp_path / "gate")
+        job = shell(LiveProcesses(cgroups=Cgroups(())), tmp_path, "read line <gate; exit 3")
+        ended: list[bool] = []
+
+        def end_it(event: str, told: tuple[Any, ...]) -> None:
+            if event == "os.listdir" and not ended:
+                ended.append(True)
+                (tmp_path / "gate").write_text("\n")
+                stat = Path(f"/proc/{job.identity.pid}/stat")
+                assert eventually(lambda: ") Z " in stat.read_text())
+
+        sys.addaudithook(end_it)
+        job.living()
+        assert ended
+        code = job.wait(WAIT_SECONDS)
+        assert job.close(WAIT_SECONDS)
+        return code
+
+    assert in_supervisor(work) == 3
+
+
 def test_an_ignored_sigchld_does_not_lose_an_exit_code(
     processes: LiveProcesses, tmp_path: Path
 ) -> None:
