@@ -11,20 +11,17 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
-from stado.core.records import Capacity, Holder, JobReport
-from stado.core.states import Reason, State
+from stado.core.records import Capacity, JobReport
 from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant
-from stado.jobs.endings import ending_of_lost, give_verdict, settle
-from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
+from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
 from stado_agent.host_health import HostHealth
 from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
@@ -43,8 +40,10 @@ _REST_SECONDS = 2.0
 """After a supervisor died: what killed it may be the host's own, and kill the next one."""
 _HUNG_SECONDS_MIN = 120.0
 """A supervisor that waits for an unreachable store can be silent for a while."""
-_SALVAGE_SECONDS = 30.0
-"""Between attempts to bring to the store what dead supervisors left."""
+_LEFTOVERS_SECONDS = 30.0
+"""Between looks for what dead supervisors left."""
+_LEFT_TO_OTHERS_SECONDS = 600.0
+"""So long a job that could not be started here stands behind all others."""
 _FAREWELL_SECONDS = 2.0
 """What a second signal leaves for a last broadcast."""
 
@@ -127,13 +126,16 @@ class Agent:
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
-        self._salvage_at = float("-inf")
+        self._salvage_rota = SalvageRota()
+        self._look_for_leftovers_at = float("-inf")
+        self._others_until: dict[str, float] = {}
         self._supply = Supply(repo, poll_seconds=settings.poll_seconds)
         self._claimant = Claimant(
             consumer=settings.consumer,
             incarnation=repo.entropy.token(),
             host=host.hardware.host_name(),
         )
+        self._aftermath = Aftermath(repo, self._processes, self._folder, self._claimant)
         self._supervised: list[_Supervised] = []
         self._inherited: list[SupervisorNote] = []
         self._broadcast_at = float("-inf")
@@ -165,7 +167,7 @@ class Agent:
             self._leave_at_once()
 
     def _work(self, drain_asked: Callable[[], bool]) -> None:
-        self._take_back()
+        self.take_back()
         log.info(
             "event=agent_started consumer=%s cpu=%g memory_gb=%.1f contains_by=%s "
             "limits_memory_by=%s",
@@ -206,7 +208,9 @@ class Agent:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._inherited) or any(one.entry is not None for one in self._supervised)
+        """Whether something runs here, or lives that should not."""
+        left = bool(self._inherited or self._aftermath.job_ids)
+        return left or any(one.entry is not None for one in self._supervised)
 
     def _note_unwell(self, error: Exception) -> None:
         """One line an outage, of the store or of this host. What runs goes on; what waits,
@@ -229,7 +233,9 @@ class Agent:
             self._hear(one)
         for note in [note for note in self._inherited if self._has_ended(note.supervisor)]:
             self._inherited.remove(note)
-            self._look_after(note.supervisor, note.job_id, note.epoch)
+            self._note_death(note)
+        if self._aftermath.turn():
+            self._look_for_leftovers_at = float("-inf")
             self._supply.hurry()
 
     def _has_ended(self, supervisor: ProcessIdentity) -> bool:
@@ -241,19 +247,26 @@ class Agent:
                 self._heed(one, message)
         except ChannelClosed:
             self._supervised.remove(one)
-            exit_code = one.peer.poll()
-            one.peer.channel.close()
-            if one.entry is not None:
-                log.error(
-                    "event=supervisor_died pid=%d exit_code=%s job=%s",
-                    one.pid,
-                    exit_code,
-                    one.entry.job_id,
-                )
-                self._look_after(one.peer.identity, one.entry.job_id, one.entry.epoch)
-                self._supply.rest(_REST_SECONDS)
             if self._on_trial is one:
                 self._on_trial = None
+            exit_code = one.peer.poll()
+            one.peer.channel.close()
+            if one.idle:
+                return
+            log.error(
+                "event=supervisor_died pid=%d exit_code=%s job=%s",
+                one.pid,
+                exit_code,
+                one.salvaging if one.entry is None else one.entry.job_id,
+            )
+            self._supply.rest(_REST_SECONDS)
+            if one.entry is not None:
+                self._aftermath.begin(
+                    one.peer.identity,
+                    job_id=one.entry.job_id,
+                    epoch=one.entry.epoch,
+                    needs=one.entry.needs,
+                )
 
     def _heed(self, one: _Supervised, message: Mapping[str, object]) -> None:
         event = message.get("event")
@@ -266,92 +279,57 @@ class Agent:
         elif event == "unable":
             self._health.note_unable(str(message.get("why")))
             self._broadcast_at = float("-inf")
+            if one.entry is not None:
+                self._leave_to_others(one.entry.job_id)
         elif event == "idle":
             one.entry = one.salvaging = None
             one.idle_since = self._repo.clock.monotonic()
             self._supply.hurry()
 
-    def _look_after(self, supervisor: ProcessIdentity, job_id: str, epoch: int) -> None:
-        """A supervisor is gone: ends what is left of its job, and the epoch if we held it.
-
-        Its note names what held the command together, and the epoch that it may have adopted
-        since. Its workspace is salvaged later."""
-        note = self._folder.read_note(supervisor.pid)
-        if note is not None and note.supervisor != supervisor:
-            note = None
-        enclosure = [Path(folder) for folder in note.enclosure] if note is not None else []
-        if not self._processes.kill_session(supervisor, enclosure):
-            log.error("event=unkillable job=%s supervisor=%d", job_id, supervisor.pid)
-        if note is not None:
-            epoch = note.epoch
-        self._salvage_at = float("-inf")
-        try:
-            self._folder.remove_note(supervisor.pid)
-        except OSError as error:
-            log.warning("event=note_left job=%s error=%r", job_id, str(error))
-        try:
-            self._end_as_lost(job_id, epoch)
-        except (StoreError, Unreadable) as error:
-            log.warning("event=left_to_reaper job=%s error=%r", job_id, str(error))
-
-    def _end_as_lost(self, job_id: str, epoch: int) -> None:
-        """The holder's own word that nothing of this epoch lives any more: no seal is needed.
-        An epoch that nobody holds for us is not ours to end."""
-        found = find_job(self._repo, job_id)
-        if found is None or found.state is not State.RUNNING or found.record.epoch != epoch:
-            return
-        holder = found.record.holder
-        if holder is None or not self._is_ours(holder):
-            return
-        beat = self._repo.find_heartbeat(job_id)
-        own = beat is not None and beat.value.epoch == epoch
-        ending = ending_of_lost(
-            self._repo,
-            found.record,
-            started_at=beat.value.started_at if beat is not None and own else None,
-            by=self._settings.consumer,
-            reason=Reason.SUPERVISOR_DIED,
-            detail="its supervisor died, and what it was running was ended",
-        )
-        give_verdict(self._repo, found.record, ending)
-        settle(self._repo, job_id, epoch)
-
-    def _is_ours(self, holder: Holder) -> bool:
-        """By the host's name too: the same agent's name on two hosts is a mistake that must not
-        end a living job."""
-        return (holder.consumer, holder.host) == (self._settings.consumer, self._claimant.host)
-
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,
         dead ones looked after."""
         for note in list(self._folder.notes()):
-            of_this_boot = note.boot_id in (None, self._boot_id)
-            if of_this_boot and self._processes.alive(note.supervisor):
+            if self._is_of_this_boot(note) and self._processes.alive(note.supervisor):
                 log.info("event=taken_back job=%s epoch=%d", note.job_id, note.epoch)
                 self._inherited.append(note)
             else:
-                self._look_after(note.supervisor, note.job_id, note.epoch)
+                self._note_death(note)
+        self._aftermath.turn()
+
+    def _note_death(self, note: SupervisorNote) -> None:
+        self._aftermath.begin(
+            note.supervisor,
+            job_id=note.job_id,
+            epoch=note.epoch,
+            needs=note.needs,
+            of_this_boot=self._is_of_this_boot(note),
+        )
+
+    def _is_of_this_boot(self, note: SupervisorNote) -> bool:
+        return note.boot_id in (None, self._boot_id)
 
     def _salvage_when_due(self) -> None:
         """What dead supervisors left, one workspace at a time, by a supervisor of its own: it may
         take a while, and the store may be away."""
         now = self._repo.clock.monotonic()
-        if now < self._salvage_at or any(one.salvaging for one in self._supervised):
+        if now < self._look_for_leftovers_at or any(one.salvaging for one in self._supervised):
             return
-        self._salvage_at = now + _SALVAGE_SECONDS
         left = [found.root.name for found in self._folder.leftover_workspaces()]
-        if not left:
-            self._salvage_at = float("inf")
+        name = self._salvage_rota.take(left, now)
+        if name is None:
+            self._look_for_leftovers_at = now + _LEFTOVERS_SECONDS
             return
         one = self._idle_or_forked()
-        one.salvaging = left[0]
-        self._send(one, {"do": "salvage", "workspace": left[0]})
+        one.salvaging = name
+        self._send(one, {"do": "salvage", "workspace": name})
 
     # --- letting jobs in ----------------------------------------------------------------
 
     def _reserved(self) -> list[Needs]:
         own = [one.entry.needs for one in self._supervised if one.entry is not None]
-        return own + [note.needs for note in self._inherited]
+        inherited = [note.needs for note in self._inherited]
+        return own + inherited + self._aftermath.reserved
 
     def _dispatch(self) -> None:
         if self._health.hindrance() is not None or self._on_trial is not None:
@@ -370,7 +348,9 @@ class Agent:
             one = self._idle_or_forked()
             one.entry = entry
             trial = self._health.on_probation
-            self._send(one, {"do": "run", "entry": entry.name, "trial": trial})
+            if not self._send(one, {"do": "run", "entry": entry.name, "trial": trial}):
+                self._supply.rest(_REST_SECONDS)
+                return
             if trial:
                 self._on_trial = one
                 return
@@ -379,18 +359,32 @@ class Agent:
         """Of supervisors of this host. Whatever epoch of such a job is queued meanwhile: the one
         that has it adopts it, and here nobody else takes it from under its hands."""
         own = {one.entry.job_id for one in self._supervised if one.entry is not None}
-        return own | {note.job_id for note in self._inherited}
+        inherited = {note.job_id for note in self._inherited}
+        return own | inherited | self._aftermath.job_ids | self._left_to_others()
+
+    def _leave_to_others(self, job_id: str) -> None:
+        """It could not be started here, and that may be its own fault: others are tried first."""
+        now = self._repo.clock.monotonic()
+        self._others_until[job_id] = now + _LEFT_TO_OTHERS_SECONDS
+
+    def _left_to_others(self) -> set[str]:
+        now = self._repo.clock.monotonic()
+        self._others_until = {j: at for j, at in self._others_until.items() if at > now}
+        return set(self._others_until)
 
     def _idle_or_forked(self) -> _Supervised:
         idle = [one for one in self._supervised if one.idle]
         return idle[-1] if idle else self._fork()
 
-    def _send(self, one: _Supervised, message: Mapping[str, object]) -> None:
+    def _send(self, one: _Supervised, message: Mapping[str, object]) -> bool:
+        """Whether it went: one that is gone already is dismissed."""
         try:
             one.peer.channel.send(message)
         except ChannelClosed:
             one.entry = one.salvaging = None
             self._dismiss([one])
+            return False
+        return True
 
     def _fork(self) -> _Supervised:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes

@@ -70,9 +70,11 @@ class HostHealth:
     def note_unable(self, why: str) -> None:
         """A job could not be started here: none is taken for a while, a longer one each time."""
         self._begin("host_unable", f"it could not start a job: {why}; it tries again now and then")
+        self.on_probation = True
+        if self._clock.monotonic() < self._resting_until:
+            return  # Several that were begun together: one trouble, one rest.
         self._resting_until = self._clock.monotonic() + self._rest_seconds
         self._rest_seconds = min(2 * self._rest_seconds, _REST_SECONDS_MAX)
-        self.on_probation = True
 
     def note_started(self) -> None:
         """A job has been started here."""

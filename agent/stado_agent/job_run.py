@@ -55,11 +55,9 @@ what cannot be killed. The place on this host is not given away before that is g
 _GIB = 1024**3
 LOG_LIMIT_DEFAULT = LogLimit(100 * 1024 * 1024)
 
-_REFUSALS_OF_THE_JOB = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.E2BIG, errno.ELOOP,
-     errno.ENAMETOOLONG, errno.ENOEXEC}
-)  # fmt: skip
-"""What a start can meet because of what was asked for; anything else is the host's own trouble."""
+_GIVEN_BACK_MAX = 20
+"""So often a job is given back by hosts that could not start it; then it is the job that cannot be
+started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +157,8 @@ class JobRun:
             repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
         )
         self._process: JobProcess | None = None
+        self._undead: list[JobProcess] = []
+        """Commands that have ended, and left what could not be killed."""
         self._memory_exceeded: str | None = None
         self._started_at: datetime | None = None
         self._outcome: Ending | None = None
@@ -170,8 +170,10 @@ class JobRun:
         return self._claimed.record
 
     def run(self) -> str | None:
-        """From the claim to the settled verdict; the workspace is gone afterwards. What this host
-        could not do, when that is why the epoch was given back."""
+        """From the claim to the settled verdict; the workspace is gone afterwards, unless an error
+        ends us: then the agent has it salvaged. What this host could not do, when that is why the
+        epoch was given back."""
+        in_order = False
         try:
             if self._record.epoch == 1:
                 self._announce_start()
@@ -179,14 +181,17 @@ class JobRun:
             self._outcome = self._work()
             while not self._has_delivered(self._outcome):
                 continue
+            in_order = True
         except _Fenced:
             self._write_late()
+            in_order = True
         finally:
             self._shipping.stop()
             self._pulse.stop()
-            self._stop_process()
+            self._stop_all()
             self._spool.close()
-            self._workspace.remove()
+            if in_order:
+                self._workspace.remove()
         unable = self._outcome is not None and self._outcome.reason is Reason.HOST_UNABLE
         return self._outcome.detail if self._outcome is not None and unable else None
 
@@ -222,7 +227,7 @@ class JobRun:
 
     def _prepare(self) -> None:
         self._fence()
-        with _refusals_of_host():
+        with self._refusals():
             self._workspace.make(self._shipper.of)
         if self._record.epoch > 1:
             self._restore_checkpoint()
@@ -238,7 +243,7 @@ class JobRun:
 
     def _restore_checkpoint(self) -> None:
         try:
-            with _refusals_of_host():
+            with self._refusals():
                 self._insist(
                     lambda: self._checkpoints.restore_newest(self._record.id, between=self._heed),
                     answers=(NotFound, Conflict),
@@ -295,7 +300,7 @@ class JobRun:
         """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it
         could not be started."""
         self._stop_if_cancelled()
-        with _refusals_of_host():
+        with self._refusals():
             process = self._host.processes.start(self._command(command))
         self._process = process
         self._on_started()
@@ -305,8 +310,10 @@ class JobRun:
             self._renew_note()
         exit_code = self._attend(process)
         if self._ending_of(process).end_leftovers(patience_seconds=_LEFTOVERS_SECONDS_MAX):
-            process.close(_OUTPUT_SECONDS)
-            self._process = None
+            self._close(process)
+        else:
+            self._undead.append(process)
+        self._process = None
         self._memory_exceeded = process.memory_exceeded()
         return exit_code
 
@@ -360,8 +367,19 @@ class JobRun:
         if grace_seconds is None:
             grace_seconds = self._repo.deployment.cancel_grace_seconds
         self._ending_of(self._process).stop(grace_seconds=grace_seconds)
-        self._process.close(_OUTPUT_SECONDS)
+        self._close(self._process)
         self._process = None
+
+    def _stop_all(self) -> None:
+        """Also what earlier commands left: its place on this host is not given away before."""
+        self._stop_process()
+        for process in self._undead:
+            self._ending_of(process).stop(grace_seconds=0)
+            self._close(process)
+
+    def _close(self, process: JobProcess) -> None:
+        if not process.close(_OUTPUT_SECONDS):
+            log.warning("event=output_cut_off job=%s", self._record.id)
 
     def _ending_of(self, process: JobProcess) -> CommandEnding:
         return CommandEnding(
@@ -396,7 +414,7 @@ class JobRun:
         self._pulse.phase = Phase.UPLOADING
         self._shipping.stop()
         self._deliver("log", self._shipper.ship_rest, heed)
-        if partial:
+        if partial and self._started_at is not None:  # else it may be one half restored
             self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch), heed)
         publisher = outputs.OutputPublisher(
             self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
@@ -413,6 +431,27 @@ class JobRun:
             log.error(
                 "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
             )
+
+    # --- what the host refuses ----------------------------------------------------------
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Around what a start takes of this host: what it refuses is why there was none. It is the
+        job's own fault where the folder that it asked for cannot be used, or its environment is
+        too long; anything else is the host's trouble, until that has happened so often that it
+        cannot be."""
+        try:
+            yield
+        except OSError as error:
+            where = f": {error.filename}" if error.filename is not None else ""
+            text = f"{error.strerror or error}{where}"
+            own_folder = error.filename is not None and error.filename == self._record.spec.workdir
+            if own_folder or error.errno == errno.E2BIG:
+                raise _NotStarted(text) from error
+            given_back = self._record.epoch - 1 - self._record.lease_losses
+            if given_back >= _GIVEN_BACK_MAX:
+                raise _NotStarted(f"{text}; {given_back} hosts before gave it back") from error
+            raise _HostUnable(text) from error
 
     # --- the verdict --------------------------------------------------------------------
 
@@ -549,13 +588,21 @@ class JobRun:
     ) -> Result:
         """Repeats a step for as long as it takes. Even a refusal can be mended meanwhile: keys
         that were renewed, a bucket that was made again."""
+        try:
+            return self._repeat(step, between, answers)
+        finally:
+            self._pulse.trouble = None
+
+    def _repeat(
+        self,
+        step: Callable[[], Result],
+        between: Callable[[], None] | None,
+        answers: tuple[type[StoreError], ...],
+    ) -> Result:
         pause, tries = 1.0, 0
         while True:
             try:
-                result = step()
-                if tries >= _TROUBLE_AFTER_TRIES:
-                    self._pulse.trouble = None
-                return result
+                return step()
             except answers:
                 raise
             except StoreError as error:
@@ -617,17 +664,6 @@ class JobRun:
             self._host.folder.write_note(note)
         except OSError as error:
             log.warning("event=note_not_written job=%s error=%r", note.job_id, str(error))
-
-
-@contextmanager
-def _refusals_of_host() -> Iterator[None]:
-    """Around what a start takes of this host: what it refuses is why there was none."""
-    try:
-        yield
-    except OSError as error:
-        where = f": {error.filename}" if error.filename is not None else ""
-        kind = _NotStarted if error.errno in _REFUSALS_OF_THE_JOB else _HostUnable
-        raise kind(f"{error.strerror or error}{where}") from error
 
 
 def _describe_exit(what: str, exit_code: int) -> str:

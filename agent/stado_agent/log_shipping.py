@@ -70,25 +70,28 @@ class LogShipper:
         if self._stored:
             self._position = self._of.base + max(place.end for place in self._stored)
 
-    def ship_when_due(self) -> None:
-        """Ships whole lines if the last segment is old enough, or enough has come."""
+    def ship_when_due(self) -> bool:
+        """Ships whole lines if the last segment is old enough, or enough has come. Whether
+        anything was shipped."""
         now = self._repo.clock.monotonic()
         waiting = self._spool.waiting_behind(self._position)
         if not waiting:
-            return
+            return False
         age = (now - self._began) * _INTERVAL_SHARE
         interval = max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, age))
         if waiting >= self._limit.piece_bytes:
             interval = _INTERVAL_SECONDS_MIN
         if now - self._shipped_at < interval:
-            return
+            return False
         self._shipped_at = now
-        for _ in range(_SEGMENTS_A_TURN):
-            if not self._ship_one(final=False):
-                return
+        shipped = 0
+        while shipped < _SEGMENTS_A_TURN and self._ship_one(final=False):
+            shipped += 1
+        return shipped > 0
 
     def ship_rest(self) -> LogAccount:
         """Ships all that is kept, and says what became of everything that was printed."""
+        self._delete_middle()
         self._skip_middle()
         while self._ship_one(final=True):
             pass
@@ -111,7 +114,7 @@ class LogShipper:
             self._move_to(tail_start, torn=True)
 
     def _ship_one(self, *, final: bool) -> bool:
-        """Whether there was anything to do. A failure leaves everything as it was."""
+        """Whether there was anything to do. A failure leaves what was not shipped where it was."""
         piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
         if not piece.data:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,17 +81,28 @@ class _Chunk:
 class LogSpool:
     """One job's spool. One thread appends, another one reads and discards."""
 
-    def __init__(self, folder: Path, limit: LogLimit, lock: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit: LogLimit,
+        lock: AbstractContextManager[Any],
+        chunks: Iterable[_Chunk] = (),
+    ) -> None:
         self._folder = folder
         self._limit = limit
         self._lock = lock
         self._chunk_bytes = limit.piece_bytes
-        self._chunks = list(_chunks_in(folder))
+        self._chunks = list(chunks)
         self._head_from = 0
         self._written = self._chunks[-1].end if self._chunks else 0
         self._open: int | None = None
         self._line_ended = not self._chunks
         self._ailing = False
+
+    @classmethod
+    def left_in(cls, folder: Path, limit: LogLimit, lock: AbstractContextManager[Any]) -> LogSpool:
+        """With what somebody left there. Raises `OSError`."""
+        return cls(folder, limit, lock, _chunks_in(folder))
 
     @property
     def written(self) -> int:

@@ -22,9 +22,9 @@ def salvage(repo: Repository, workspace: Workspace, limit: LogLimit) -> bool:
     if of is None:
         workspace.remove()
         return True
-    spool = LogSpool(workspace.log, limit, repo.tasks.lock())
-    shipper = LogShipper(repo, spool, limit, of)
     try:
+        spool = LogSpool.left_in(workspace.log, limit, repo.tasks.lock())
+        shipper = LogShipper(repo, spool, limit, of)
         shipper.go_on()
         account = shipper.ship_rest()
     except (StoreError, OSError) as error:

@@ -45,7 +45,7 @@ class Shipping:
             self._task = self._repo.tasks.start(f"shipping {self._shipper.of.job_id}", self._run)
 
     def stop(self) -> None:
-        """Returns when nothing is shipped any more: at most after one request, or one part of a
+        """Returns when nothing is shipped any more: at most after some segments, or one part of a
         checkpoint."""
         if self._stopped is not None and self._task is not None:
             self._stopped.set()
@@ -61,12 +61,11 @@ class Shipping:
                 return
             except (StoreError, OSError) as error:
                 self._note_delay(error)
-            else:
-                self._ailing = False
 
     def _ship(self) -> None:
         of = self._shipper.of
-        self._shipper.ship_when_due()
+        if self._shipper.ship_when_due():
+            self._ailing = False
         self._checkpoints.save_when_due(of.job_id, of.epoch, between=self._raise_if_stopped)
 
     def _raise_if_stopped(self) -> None:

@@ -40,7 +40,7 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
             entry = parse_entry(message["entry"])
             assert entry is not None  # the agent parsed it before
             _run_entry(channel, repo, host, entry, trial=message["trial"])
-            host.folder.remove_note(host.identity.pid)
+            _remove_note(host)
         _tell(channel, event="idle")
 
 
@@ -66,6 +66,14 @@ def _run_entry(
     unable = JobRun(repo, host, claimed, entry, on_started=tell_started).run()
     if unable is not None:
         _tell(channel, event="unable", why=unable)
+
+
+def _remove_note(host: Host) -> None:
+    """One that stays names a job that is over: nobody acts on that."""
+    try:
+        host.folder.remove_note(host.identity.pid)
+    except OSError as error:
+        log.warning("event=note_left error=%r", str(error))
 
 
 def _claim(repo: Repository, host: Host, entry: ReadyEntry) -> Claimed | None:

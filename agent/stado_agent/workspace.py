@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -139,20 +140,32 @@ class HostFolder:
         return Workspace(self.root / "jobs" / name)
 
     def leftover_workspaces(self) -> list[Workspace]:
-        """Of jobs that no supervisor here has any more."""
+        """Of jobs that no supervisor here has any more. None as long as a note cannot be read: any
+        workspace could be the one that it names."""
+        notes = [self._try_to_read(path) for path in self._notes.glob("*.json")]
+        if None in notes:
+            return []
         in_use = {note.workspace for note in self.notes()}
         names = sorted(path.name for path in (self.root / "jobs").iterdir())
         return [self.workspace_named(name) for name in names if name not in in_use]
+
+    @staticmethod
+    def _try_to_read(path: Path) -> bytes | None:
+        """b"" for what is gone by now, None for what the host does not let us read."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError:
+            return None
 
     def write_note(self, note: SupervisorNote) -> None:
         _replace_file(self._note_path(note.supervisor.pid), note.encode())
 
     def touch_note(self, pid: int) -> None:
-        """A sign of life that needs no store."""
-        try:
+        """A sign of life that needs no store. A host that does not take it ends no job."""
+        with suppress(OSError):
             os.utime(self._note_path(pid))
-        except FileNotFoundError:
-            return
 
     def remove_note(self, pid: int) -> None:
         self._note_path(pid).unlink(missing_ok=True)
@@ -165,10 +178,11 @@ class HostFolder:
             return None
 
     def signs(self, pid: int) -> int:
-        """Changes whenever the supervisor has given a sign; 0 when it has no job."""
+        """Changes whenever the supervisor has given a sign; 0 when it has no job, or the host does
+        not tell."""
         try:
             return self._note_path(pid).stat().st_mtime_ns
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     def notes(self) -> Iterator[SupervisorNote]:

@@ -448,6 +448,8 @@ class FakeProcesses:
         self.executions: list[Execution] = []
         self.forked: list[FakeProcess] = []
         self.ended_enclosures: list[Path] = []
+        self.unkillable = False
+        """Whether something of each session lives that nobody can end."""
         self.fork_error: OSError | None = None
         self.before_fork: Callable[[], object] = lambda: None
         self._pid = 100
@@ -510,6 +512,8 @@ class FakeProcesses:
         return self.identify(identity.pid) == identity
 
     def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
+        if self.unkillable:
+            return False
         self.ended_enclosures += enclosure
         for process in self.forked:
             if process.identity == leader:

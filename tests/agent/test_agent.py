@@ -64,6 +64,11 @@ class Host:
         self.on_listing: Callable[[], object] = lambda: None
         """After the agent has listed the queue."""
 
+        self.on_request: Callable[[], object] = lambda: None
+        """Before each request of the agent."""
+
+        self._failure: Exception | None = None
+
         self.agent = self.new_agent()
 
     def new_agent(
@@ -73,8 +78,10 @@ class Host:
         before: Callable[[Operation, str], None] | None = None,
     ) -> Agent:
         listed: Store = GuardedStore(self.world.store, after=self._after)
-        own: Store = FaultyStore(listed, self.clock, self.trouble)
-        guarded: Store = GuardedStore(self.world.store, before=before)
+        faulty: Store = FaultyStore(listed, self.clock, self.trouble)
+        own: Store = GuardedStore(faulty, before=lambda *_: self.on_request())
+        failing: Store = GuardedStore(self.world.store, before=self._fail_if_asked)
+        guarded: Store = GuardedStore(failing, before=before)
         theirs: Store = FaultyStore(
             FaultyStore(guarded, self.clock, self.salvage_trouble),
             self.clock,
@@ -91,7 +98,16 @@ class Host:
         if operation is Operation.LIST and key == keys.READY:
             self.on_listing()
 
+    def _fail_if_asked(self, _operation: Operation, key: str) -> None:
+        if self._failure is not None and key.endswith("/heartbeat"):
+            failure, self._failure = self._failure, None
+            raise failure
+
     # --- doing --------------------------------------------------------------------------
+
+    def fail_supervisors(self, error: Exception) -> None:
+        """The next beat of one of them ends it."""
+        self._failure = error
 
     def submit(self, *commands: str, **spec: object) -> list[str]:
         """The ids, in the order of the queue."""
@@ -124,6 +140,12 @@ class Host:
     def capacity(self) -> Capacity:
         key = keys.capacity(NAME)
         return decode(Capacity, key, self.world.store.get(key).data)
+
+    @property
+    def hindrance(self) -> str | None:
+        """The code of what keeps the agent from claiming, by its last report."""
+        found = self.capacity().hindrance if self.world.has(keys.capacity(NAME)) else None
+        return found.code if found is not None else None
 
     def running(self) -> int:
         return sum(bool(one.process.living()) for one in self.processes.executions)
@@ -587,13 +609,14 @@ def test_a_host_that_cannot_start_jobs_tries_one_now_and_then(host: Host) -> Non
     """It does not draw the queue through itself; the jobs lose nothing."""
     refusal = OSError(errno.ENOMEM, "Cannot allocate memory")
     host.processes.scripts["true"] = Script(refused=refusal)
-    jobs = host.submit(*["true"] * 8)
-    host.step_for(600)
-    tried = sum(len(host.world.repo.cells(job).ends) for job in jobs)
-    assert 4 <= tried <= 4 + 8
+    jobs = host.submit(*["true"] * 20)
+    host.step_until(lambda: host.hindrance == "host_unable")
     hindrance = host.capacity().hindrance
     assert hindrance is not None
     assert "Cannot allocate memory" in hindrance.detail
+    host.step_for(600)
+    tried = sum(len(host.world.repo.cells(job).ends) for job in jobs)
+    assert 4 <= tried <= 4 + 8
     host.script(5)
     host.step_until(lambda: all(host.at_rest(job) for job in jobs))
     for job in jobs:

@@ -604,7 +604,7 @@ def test_a_cancelled_epoch_that_is_sealed_is_not_adopted(tmp_path: Path) -> None
 
 
 def test_a_command_that_cannot_be_started_has_failed_without_a_start(tmp_path: Path) -> None:
-    scene = scene_of(tmp_path)
+    scene = scene_of(tmp_path, Spec(command="", workdir="/nowhere"))
     scene.script(Script(refused=FileNotFoundError(2, "No such file or directory", "/nowhere")))
     assert scene.run(scene.claim()).exit_code == 0
     assert (scene.ending.verdict, scene.ending.reason) == (Verdict.FAILED, Reason.LAUNCH_FAILED)
@@ -773,14 +773,6 @@ def test_a_host_without_room_gives_the_job_back_untouched(tmp_path: Path, number
     scene.script(Script(seconds=5))
     assert scene.heal() == [2]
     assert (scene.final.epoch, scene.final.starts, scene.final.lease_losses) == (2, 1, 0)
-
-
-def test_a_start_that_was_asked_for_wrongly_fails_the_job(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    scene.script(Script(refused=FileNotFoundError(errno.ENOENT, "No such file", "/no/folder")))
-    scene.run(scene.claim())
-    assert scene.ending.reason is Reason.LAUNCH_FAILED
-    assert "/no/folder" in (scene.ending.detail or "")
 
 
 def test_what_was_dropped_of_a_log_is_in_the_manifest(tmp_path: Path) -> None:

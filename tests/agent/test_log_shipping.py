@@ -39,6 +39,12 @@ class Printing:
         self.world.clock.sleep(seconds)
         self.shipper.ship_when_due()
 
+    def take_over(self) -> None:
+        """What another one left in the folder."""
+        self.spool = LogSpool.left_in(self.folder, self.limit, self.world.tasks.lock())
+        self.shipper = LogShipper(self.world.repo, self.spool, self.limit, LogEpoch(JOB, 1))
+        self.shipper.go_on()
+
     def places(self, epoch: int = 1) -> list[SegmentPlace]:
         return segment_places(self.world.repo, JOB, epoch)
 
@@ -146,7 +152,7 @@ def test_another_shipper_goes_on_where_a_dead_one_stopped(world: World, tmp_path
     printing.pass_time(2)
     printing.print(b"f\nthree")
     successor = Printing(world, tmp_path / "log")
-    successor.shipper.go_on()
+    successor.take_over()
     assert successor.shipper.ship_rest() == LogAccount(written=18, kept=18, dropped=0)
     assert b"".join(successor.segments()) == b"one\ntwo\nhalf\nthree"
 

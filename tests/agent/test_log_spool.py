@@ -120,7 +120,7 @@ def test_another_one_finds_what_was_left(world: World, tmp_path: Path) -> None:
     first = spool_in(world, folder)
     printed(first, data)
     first.discard(2_500)
-    found = spool_in(world, folder)
+    found = LogSpool.left_in(folder, LIMIT, world.tasks.lock())
     ((offset, rest),) = kept(found)
     assert offset <= 2_500
     assert rest == data[offset:]

@@ -1,0 +1,182 @@
+"""After a supervisor has died: what is left of its job is ended first, then its epoch, and what its
+log holds is salvaged.
+
+Nothing is said of an epoch while a process of it lives: what cannot be killed keeps its place on
+this host, and its epoch, until it is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from stado.core.order import Needs
+from stado.core.records import Holder
+from stado.core.states import Reason, State
+from stado.errors import StoreError, Unreadable
+from stado.jobs.claim import Claimant
+from stado.jobs.endings import ending_of_lost, give_verdict, settle
+from stado.jobs.finding import find_job
+from stado.jobs.repository import Repository
+from stado.ports import Processes, ProcessIdentity
+from stado_agent.workspace import HostFolder
+
+log = logging.getLogger(__name__)
+
+_KILL_AGAIN_SECONDS = 5.0
+_SALVAGE_AGAIN_SECONDS = 30.0
+_SALVAGE_AGAIN_SECONDS_MAX = 3600.0
+
+
+@dataclass(slots=True)
+class _Death:
+    """A supervisor that is gone, with what it had in hand."""
+
+    supervisor: ProcessIdentity
+    job_id: str
+    epoch: int
+    needs: Needs
+    enclosure: list[Path]
+    ended: bool
+    """Whether nothing of its job lives any more."""
+    kill_at: float = float("-inf")
+
+
+class Aftermath:
+    """Of all supervisors of this host that have died."""
+
+    def __init__(
+        self, repo: Repository, processes: Processes, folder: HostFolder, claimant: Claimant
+    ) -> None:
+        self._repo = repo
+        self._processes = processes
+        self._folder = folder
+        self._claimant = claimant
+        self._deaths: list[_Death] = []
+
+    @property
+    def reserved(self) -> list[Needs]:
+        """What those still use whose processes cannot be ended."""
+        return [death.needs for death in self._deaths]
+
+    @property
+    def job_ids(self) -> set[str]:
+        return {death.job_id for death in self._deaths}
+
+    def begin(
+        self,
+        supervisor: ProcessIdentity,
+        *,
+        job_id: str,
+        epoch: int,
+        needs: Needs,
+        of_this_boot: bool = True,
+    ) -> None:
+        """Its note, if there is one, names what held the command together, and the epoch that it
+        may have adopted since. Of an earlier life of the host nothing lives."""
+        note = self._folder.read_note(supervisor.pid)
+        if note is None or note.supervisor != supervisor:
+            enclosure = []
+        else:
+            enclosure, epoch = [Path(folder) for folder in note.enclosure], note.epoch
+        self._deaths.append(
+            _Death(supervisor, job_id, epoch, needs, enclosure, ended=not of_this_boot)
+        )
+
+    def turn(self) -> bool:
+        """Ends what lives of all of them, before the store is asked about any. Whether somebody
+        is done with."""
+        for death in self._deaths:
+            if not death.ended:
+                self._kill(death)
+        done = [death for death in self._deaths if death.ended]
+        self._deaths = [death for death in self._deaths if not death.ended]
+        for death in done:
+            self._close(death)
+        return bool(done)
+
+    def _kill(self, death: _Death) -> None:
+        now = self._repo.clock.monotonic()
+        if now < death.kill_at:
+            return
+        first = death.kill_at == float("-inf")
+        death.kill_at = now + _KILL_AGAIN_SECONDS
+        why = "it does not end"
+        try:
+            death.ended = self._processes.kill_session(death.supervisor, death.enclosure)
+        except OSError as error:
+            why = str(error)
+        if death.ended:
+            return
+        # Our reports of the job tell others that something of it lives.
+        self._folder.touch_note(death.supervisor.pid)
+        if first:
+            log.error(
+                "event=unkillable job=%s supervisor=%d error=%r",
+                death.job_id,
+                death.supervisor.pid,
+                why,
+            )
+
+    def _close(self, death: _Death) -> None:
+        try:
+            self._folder.remove_note(death.supervisor.pid)
+        except OSError as error:
+            log.warning("event=note_left job=%s error=%r", death.job_id, str(error))
+        try:
+            self._end_as_lost(death.job_id, death.epoch)
+        except (StoreError, Unreadable) as error:
+            log.warning("event=left_to_reaper job=%s error=%r", death.job_id, str(error))
+
+    def _end_as_lost(self, job_id: str, epoch: int) -> None:
+        """The holder's own word that nothing of this epoch lives any more: no seal is needed.
+        An epoch that nobody holds for us is not ours to end."""
+        found = find_job(self._repo, job_id)
+        if found is None or found.state is not State.RUNNING or found.record.epoch != epoch:
+            return
+        holder = found.record.holder
+        if holder is None or not self._is_ours(holder):
+            return
+        beat = self._repo.find_heartbeat(job_id)
+        own = beat is not None and beat.value.epoch == epoch
+        ending = ending_of_lost(
+            self._repo,
+            found.record,
+            started_at=beat.value.started_at if beat is not None and own else None,
+            by=self._claimant.consumer,
+            reason=Reason.SUPERVISOR_DIED,
+            detail="its supervisor died, and what it was running was ended",
+        )
+        give_verdict(self._repo, found.record, ending)
+        settle(self._repo, job_id, epoch)
+
+    def _is_ours(self, holder: Holder) -> bool:
+        """By the host's name too: the same agent's name on two hosts is a mistake that must not
+        end a living job."""
+        ours = (self._claimant.consumer, self._claimant.host)
+        return (holder.consumer, holder.host) == ours
+
+
+class SalvageRota:
+    """Which workspace is to be salvaged next: each in its turn, and one that cannot be salvaged
+    less and less often."""
+
+    def __init__(self) -> None:
+        self._next_at: dict[str, float] = {}
+        self._rests: dict[str, float] = {}
+
+    def take(self, names: list[str], now: float) -> str | None:
+        """None: nothing is due."""
+        for gone in self._next_at.keys() - set(names):
+            del self._next_at[gone], self._rests[gone]
+        due = [name for name in names if self._next_at.get(name, now) <= now]
+        if not due:
+            return None
+        name = min(due, key=lambda name: self._next_at.get(name, float("-inf")))
+        rest = min(
+            2 * self._rests.get(name, _SALVAGE_AGAIN_SECONDS / 2), _SALVAGE_AGAIN_SECONDS_MAX
+        )
+        self._rests[name] = rest
+        self._next_at[name] = now + rest
+        return name
