@@ -98,7 +98,7 @@ def context_names() -> list[str]:
     """For a shell that completes a line: none where the config file cannot be read."""
     try:
         return list(read_config_file().contexts)
-    except (StadoError, RuntimeError):  # the second: nothing tells where home is
+    except StadoError:
         return []
 
 
@@ -130,7 +130,8 @@ def alone_with(path: Path) -> Iterator[None]:
 
 
 def _home() -> Path:
-    return Path("~").expanduser()
+    """`~` itself where nothing tells where it is: then there is no config file."""
+    return Path(os.path.expanduser("~"))
 
 
 def live_machine() -> Machine:

@@ -34,6 +34,7 @@ def going_on(text: str) -> Iterator[None]:
 
 def guarded(call: Callable[[], object]) -> int:
     """The exit code of a command line; what it raises is told on stderr."""
+    _have_streams()
     _tolerate_any_text()
     try:
         code = _run(call)
@@ -103,6 +104,13 @@ def _click_sentence(error: click.ClickException) -> str:
 def _os_sentence(error: OSError) -> str:
     why = error.strerror or type(error).__name__
     return f"{error.filename}: {why}" if error.filename else why
+
+
+def _have_streams() -> None:
+    """A stream that was closed before we began is one that nobody reads. Opening it takes its
+    place, too: no file of ours shall be written to as if it were stdout."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _tolerate_any_text() -> None:

@@ -5,6 +5,7 @@ Adapters are imported when an address asks for them, so that a directory needs n
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +23,7 @@ from stado.storage.trouble import StoreTrouble
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HALF_SCHEME = re.compile(r"(s3|gs|file):(?!//)")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_ENDPOINT = re.compile(r"https?://(?P<server>[^/\s?#]+)")
 POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
 
 _FIRST_KEYS = 100
@@ -67,20 +69,30 @@ def parse_address(address: str) -> StoreAddress:
         raise Misconfigured("", f"no store is given: it is {POSSIBLE}")
     found = _SCHEME.match(address)
     if found is None and _HALF_SCHEME.match(address):
-        raise Misconfigured(address, f"that is no address: did you mean {_mended(address)}?")
+        raise Misconfigured(
+            _without_secret(address), f"that is no address: did you mean {_mended(address)}?"
+        )
     if found is None:
-        return StoreAddress(Scheme.FILE, path=Path(address).expanduser())
+        return StoreAddress(Scheme.FILE, path=Path(os.path.expanduser(address)))
     name = found[1].lower()
     if name not in set(Scheme):
-        raise Misconfigured(address, f"stores of kind {name}:// are unknown: use {POSSIBLE}")
+        raise Misconfigured(
+            _without_secret(address), f"stores of kind {name}:// are unknown: use {POSSIBLE}"
+        )
     if name == Scheme.FILE:
         return StoreAddress(Scheme.FILE, path=_file_path(address))
     return _bucket_address(Scheme(name), address[found.end() :])
 
 
 def _mended(address: str) -> str:
-    scheme, _, rest = address.partition(":")
+    scheme, _, rest = _without_secret(address).partition(":")
     return f"{scheme}://{rest.lstrip('/')}"
+
+
+def _without_secret(address: str) -> str:
+    """What stands before an @ may be one."""
+    _, secret, rest = address.rpartition("@")
+    return f"{address.partition(':')[0]}:…@{rest}" if secret else address
 
 
 def open_store(  # noqa: PLR0913 - the composition root's one call: ports and options by name
@@ -199,7 +211,9 @@ def _file_path(address: str) -> Path:
 
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise Misconfigured(address, "a file address has three slashes: file:///path")
+        raise Misconfigured(
+            _without_secret(address), "a file address has three slashes: file:///path"
+        )
     return Path(unquote(parts.path))
 
 
@@ -217,8 +231,18 @@ def _bucket_address(scheme: Scheme, rest: str) -> StoreAddress:
 
 
 def check_endpoint(endpoint: str | None) -> None:
-    if endpoint is not None and not re.match(r"https?://[^/@\s]+", endpoint):
+    """Raises `Misconfigured`. It stands in messages, so that it must hold no secret."""
+    if endpoint is None:
+        return
+    found = _ENDPOINT.match(endpoint)
+    if found is None:
         raise Misconfigured("endpoint", "an endpoint is a URL: https://host or http://host:port")
+    if "@" in found["server"]:
+        raise Misconfigured(
+            "endpoint",
+            "an endpoint has no user or password in it: credentials come from the environment, a "
+            "profile or this machine's role",
+        )
 
 
 def _check_installed(scheme: Scheme) -> None:

@@ -95,7 +95,7 @@ class S3Clients:
         self._loader = create_loader()
         core = botocore.session.get_session()
         self._files = tuple(
-            Path(os.path.expandvars(name)).expanduser()
+            Path(os.path.expanduser(os.path.expandvars(name)))
             for name in map(core.get_config_variable, ("credentials_file", "config_file"))
         )
         self._profile: str = core.get_config_variable("profile") or "default"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -320,6 +324,37 @@ def test_a_reader_that_goes_away_ends_it_quietly(stado: Program, world: World) -
     ((code, _, err),) = run_each([process])
     assert err == b""
     assert code == 141
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_stream_that_is_closed_is_nobody_who_reads(
+    stado: Program, world: World, environment: dict[str, str], closed: str
+) -> None:
+    submit(stado, "x")
+    program = shlex.join([sys.executable, "-m", "stado.cli.main", "status"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{program} {closed}>&-"],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert bool(done.stdout) == (closed == "2")
+
+
+def test_an_account_without_a_home_needs_none(
+    stado: Program, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose user the host has chosen."""
+
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(uid)
+
+    submit(stado, "x")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert len(stado.json("status")["jobs"]) == 1
 
 
 def test_an_unforeseen_error_is_one_line_unless_asked(

@@ -55,10 +55,31 @@ def test_wrong_address_is_refused_with_what_is_possible(address: str, words: str
         parse_address(address)
 
 
-def test_secret_in_an_address_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://AKIAKEY:hunter2@host/bucket",
+        "https://AKIAKEY:hunter2@host/bucket",
+        "s3:AKIAKEY:hunter2@host/bucket",
+        "file://AKIAKEY:hunter2@host/bucket",
+    ],
+)
+def test_secret_in_an_address_is_not_repeated(address: str) -> None:
     with pytest.raises(Misconfigured) as refused:
-        parse_address("s3://AKIAKEY:hunter2@host/bucket")
+        parse_address(address)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("endpoint", ["http://key:hunter2@host:9000", "https://key:hunter2@host/a"])
+def test_an_endpoint_with_a_secret_is_refused_and_not_repeated(endpoint: str) -> None:
+    """It would stand in each message that names the server."""
+    with pytest.raises(Misconfigured, match="no user or password in it") as refused:
+        _open("s3://bucket", endpoint=endpoint)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_home_that_nothing_tells_is_no_mistake_of_ours() -> None:
+    assert parse_address("~nobody-of-that-name/q").path == Path("~nobody-of-that-name/q")
 
 
 def test_missing_directory_is_refused_and_made_only_on_request(tmp_path: Path) -> None:
