@@ -51,6 +51,8 @@ class LogShipper:
         self._torn = False
         """Whether `_position` lies in the middle of a line whose beginning is gone."""
         self._stored: list[SegmentPlace] = []
+        self._unclear = False
+        """Whether a write or a deletion had no answer: then the store is asked what it has."""
         self._began = self._shipped_at = repo.clock.monotonic()
 
     @property
@@ -65,10 +67,13 @@ class LogShipper:
         return self._of
 
     def go_on(self) -> None:
-        """Takes up where another shipper of this epoch left off. One listing."""
+        """Takes up where another shipper of this epoch left off, or where an unclear answer left
+        us. One listing."""
         self._stored = segment_places(self._repo, self._of.job_id, self._of.epoch)
-        if self._stored:
-            self._position = self._of.base + max(place.end for place in self._stored)
+        self._unclear = False
+        end = self._of.base + max((place.end for place in self._stored), default=0)
+        if end > self._position:
+            self._move_to(end, torn=False)
 
     def ship_when_due(self) -> bool:
         """Ships whole lines if the last segment is old enough, or enough has come. Whether
@@ -91,6 +96,8 @@ class LogShipper:
 
     def ship_rest(self) -> LogAccount:
         """Ships all that is kept, and says what became of everything that was printed."""
+        if self._unclear:
+            self.go_on()
         self._delete_middle()
         self._skip_middle()
         while self._ship_one(final=True):
@@ -115,6 +122,8 @@ class LogShipper:
 
     def _ship_one(self, *, final: bool) -> bool:
         """Whether there was anything to do. A failure leaves what was not shipped where it was."""
+        if self._unclear:
+            self.go_on()
         piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
         if not piece.data:
             return False
@@ -126,7 +135,9 @@ class LogShipper:
         data = piece.data[start:end]
         if data:
             offset = piece.offset + start - self._of.base
+            self._unclear = True
             write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
+            self._unclear = False
             self._stored.append(SegmentPlace(offset, len(data)))
             self._move_to(piece.offset + end, torn=False)
         else:
@@ -148,7 +159,9 @@ class LogShipper:
         for place in behind_head:
             if excess <= 0:
                 return
+            self._unclear = True
             delete_segment(self._repo, self._of.job_id, self._of.epoch, place.offset)
+            self._unclear = False
             self._stored.remove(place)
             excess -= place.size
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,10 @@ from hypothesis import strategies as st
 
 from stado.core import keys
 from stado.core.records import LogAccount
+from stado.errors import StoreError
 from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace, segment_places
+from stado.storage.faults import Fault, FaultKind, FaultyStore
+from stado.storage.observe import Operation
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from tests.jobs.world import World
@@ -33,7 +38,8 @@ class Printing:
         self.shipper = LogShipper(world.repo, self.spool, limit, LogEpoch(JOB, 1))
 
     def print(self, data: bytes) -> None:
-        self.spool.append(memoryview(data))
+        if data:
+            self.spool.append(memoryview(data))
 
     def pass_time(self, seconds: float) -> None:
         self.world.clock.sleep(seconds)
@@ -202,3 +208,60 @@ def test_whatever_is_printed_what_is_kept_is_exact(
         assert places[0].offset == 0
         assert kept >= SMALL.total_bytes - 4 * SMALL.piece_bytes
         assert all(segment.endswith(b"\n") for segment in segments)
+
+
+class Unsteady:
+    """Some writes and deletions fail: applied or not, with or without an answer."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.rate = 0.0
+
+    def next(self, operation: Operation, _key: str) -> Fault | None:
+        if operation in (Operation.LIST, Operation.GET) or self._random.random() >= self.rate:
+            return None
+        kinds = [FaultKind.UNAVAILABLE, FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST]
+        return Fault(self._random.choice(kinds))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_fails_on_the_way_what_is_kept_is_exact(tmp_path: Path, seed: int) -> None:
+    """Also over adoptions, and when somebody else takes over: no byte is doubled or misplaced."""
+    random = Random(seed)
+    world = World()
+    unsteady = Unsteady(random)
+    faulty = world.repo_over(FaultyStore(world.store, world.clock, unsteady))
+    printing = Printing(world, tmp_path / "log", LogLimit(random.choice([64, 160, 320])))
+    printing.shipper = LogShipper(faulty, printing.spool, printing.limit, LogEpoch(JOB, 1))
+    printed, bases = b"", {1: 0}
+    for _ in range(random.randrange(5, 120)):
+        unsteady.rate = random.choice([0, 0, 0.3])
+        what = random.random()
+        if what < 0.5:
+            lines = [b"x" * random.randrange(12) + random.choice([b"\n", b"\r", b""])] * 3
+            text = b"".join(lines).replace(b"x", bytes([random.randrange(97, 123)]))
+            printed += text
+            printing.print(text)
+        elif what < 0.95:
+            with suppress(StoreError):
+                printing.pass_time(random.uniform(0, 5))
+        else:
+            epoch = max(bases) + 1
+            bases[epoch] = printing.shipper.begin_epoch(epoch).base
+    unsteady.rate = 0.3
+    while True:
+        try:
+            account = printing.shipper.ship_rest()
+            break
+        except StoreError:
+            unsteady.rate /= 2
+    for epoch, base in bases.items():
+        end = 0
+        for place, segment in zip(printing.places(epoch), printing.segments(epoch), strict=True):
+            assert printed[base + place.offset : base + place.end] == segment
+            assert place.offset >= end
+            end = place.end
+    kept = sum(place.size for place in printing.places(max(bases)))
+    written = len(printed) - bases[max(bases)]
+    assert account == LogAccount(written=written, kept=kept, dropped=written - kept)
+    assert kept <= printing.limit.total_bytes
