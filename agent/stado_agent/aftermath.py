@@ -25,6 +25,7 @@ from stado_agent.workspace import HostFolder
 log = logging.getLogger(__name__)
 
 _KILL_AGAIN_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 30.0
 _SALVAGE_AGAIN_SECONDS = 30.0
 _SALVAGE_AGAIN_SECONDS_MAX = 3600.0
 
@@ -54,11 +55,12 @@ class Aftermath:
         self._folder = folder
         self._claimant = claimant
         self._deaths: list[_Death] = []
+        self._ask_at = float("-inf")
 
     @property
     def reserved(self) -> list[Needs]:
         """What those still use whose processes cannot be ended."""
-        return [death.needs for death in self._deaths]
+        return [death.needs for death in self._deaths if not death.ended]
 
     @property
     def job_ids(self) -> set[str]:
@@ -90,11 +92,28 @@ class Aftermath:
         for death in self._deaths:
             if not death.ended:
                 self._kill(death)
-        done = [death for death in self._deaths if death.ended]
-        self._deaths = [death for death in self._deaths if not death.ended]
-        for death in done:
-            self._close(death)
-        return bool(done)
+        before = len(self._deaths)
+        if self._repo.clock.monotonic() >= self._ask_at:
+            self._end_epochs()
+        return len(self._deaths) < before
+
+    def _end_epochs(self) -> None:
+        """Of all whose processes are ended. A store that is away is asked once, and later again:
+        meanwhile a reaper may be faster."""
+        for death in [death for death in self._deaths if death.ended]:
+            try:
+                self._end_as_lost(death.job_id, death.epoch)
+            except Unreadable as error:
+                log.warning("event=left_to_reaper job=%s error=%r", death.job_id, str(error))
+            except StoreError as error:
+                log.warning("event=end_delayed job=%s error=%r", death.job_id, str(error))
+                self._ask_at = self._repo.clock.monotonic() + _ASK_AGAIN_SECONDS
+                return
+            self._deaths.remove(death)
+            try:
+                self._folder.remove_note(death.supervisor.pid)
+            except OSError as error:
+                log.warning("event=note_left job=%s error=%r", death.job_id, str(error))
 
     def _kill(self, death: _Death) -> None:
         now = self._repo.clock.monotonic()
@@ -118,16 +137,6 @@ class Aftermath:
                 death.supervisor.pid,
                 why,
             )
-
-    def _close(self, death: _Death) -> None:
-        try:
-            self._folder.remove_note(death.supervisor.pid)
-        except OSError as error:
-            log.warning("event=note_left job=%s error=%r", death.job_id, str(error))
-        try:
-            self._end_as_lost(death.job_id, death.epoch)
-        except (StoreError, Unreadable) as error:
-            log.warning("event=left_to_reaper job=%s error=%r", death.job_id, str(error))
 
     def _end_as_lost(self, job_id: str, epoch: int) -> None:
         """The holder's own word that nothing of this epoch lives any more: no seal is needed.

@@ -6,9 +6,12 @@ the beginning and the end, too: as the end moves on, what lies between is delete
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stado.core.records import LogAccount
+from stado.errors import Ambiguous
 from stado.jobs.logs import (
     SegmentPlace,
     delete_segment,
@@ -135,15 +138,22 @@ class LogShipper:
         data = piece.data[start:end]
         if data:
             offset = piece.offset + start - self._of.base
-            self._unclear = True
-            write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
-            self._unclear = False
+            with self._noting_unclear_answers():
+                write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
             self._stored.append(SegmentPlace(offset, len(data)))
             self._move_to(piece.offset + end, torn=False)
         else:
             self._move_to(piece.offset + end, torn=True)
         self._delete_middle()
         return True
+
+    @contextmanager
+    def _noting_unclear_answers(self) -> Iterator[None]:
+        try:
+            yield
+        except Ambiguous:
+            self._unclear = True
+            raise
 
     def _move_to(self, position: int, *, torn: bool) -> None:
         self._position, self._torn = position, torn
@@ -159,9 +169,8 @@ class LogShipper:
         for place in behind_head:
             if excess <= 0:
                 return
-            self._unclear = True
-            delete_segment(self._repo, self._of.job_id, self._of.epoch, place.offset)
-            self._unclear = False
+            with self._noting_unclear_answers():
+                delete_segment(self._repo, self._of.job_id, self._of.epoch, place.offset)
             self._stored.remove(place)
             excess -= place.size
 
