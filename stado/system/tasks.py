@@ -32,7 +32,8 @@ class LiveTasks:
         threads = [_start_thread("map", run.work_off) for _ in range(extra_threads)]
         run.work_off()
         for thread in threads:
-            thread.join()
+            if run.interruption is None:
+                thread.join()
         return run.results_or_first_error()
 
     def event(self) -> Event:
@@ -75,7 +76,9 @@ class _Run(Generic[Item, Result]):
         self._errors: dict[int, BaseException] = {}
         self._waiting: Iterator[int] = iter(range(len(items)))
         self._lock = threading.Lock()
-        self._interrupted = False
+        self.interruption: BaseException | None = None
+        """Such as Ctrl-C: nothing more begins, and what runs is not waited for, since a request
+        may take as long as a store is silent."""
 
     def work_off(self) -> None:
         while (index := self._take()) is not None:
@@ -84,18 +87,18 @@ class _Run(Generic[Item, Result]):
             except Exception as error:  # noqa: BLE001 - the caller gets it
                 self._errors[index] = error
             except BaseException as error:  # noqa: BLE001 - the caller gets it
-                # Ctrl-C: what runs is waited for, nothing more begins.
-                self._interrupted = True
-                self._errors[index] = error
+                self.interruption = error
 
     def results_or_first_error(self) -> list[Result]:
+        if self.interruption is not None:
+            raise self.interruption
         if self._errors:
             raise self._errors[min(self._errors)]
         return [self._results[index] for index in range(len(self.items))]
 
     def _take(self) -> int | None:
         with self._lock:
-            return None if self._interrupted else next(self._waiting, None)
+            return None if self.interruption is not None else next(self._waiting, None)
 
 
 def _start_thread(name: str, work: Callable[[], None]) -> threading.Thread:

@@ -79,6 +79,25 @@ def test_an_interrupted_map_begins_nothing_more(tasks: LiveTasks) -> None:
     assert begun == [0]
 
 
+def test_an_interrupted_map_waits_for_nobody(tasks: LiveTasks) -> None:
+    """A request of another thread may go on for as long as the store is silent."""
+    begun, over = tasks.event(), tasks.event()
+    ended: list[int] = []
+
+    def work(number: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(WAIT_SECONDS)
+            raise KeyboardInterrupt
+        begun.set()
+        over.wait(WAIT_SECONDS)
+        ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        tasks.map(work, range(2), limit=2)
+    assert ended == []
+    over.set()
+
+
 def test_a_task_can_be_joined_and_an_event_wakes_it(tasks: LiveTasks) -> None:
     go = tasks.event()
     seen: list[bool] = []
