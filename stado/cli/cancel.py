@@ -126,8 +126,8 @@ def _described(repo: Repository, selection: Selection) -> str:
 def _states(repo: Repository, selection: Selection) -> dict[str, Any]:
     from stado.jobs.status import states_of
 
-    found = states_of(repo, selection.base_id)
-    return {job_id: state for job_id, state in found.items() if job_id in selection.job_ids}
+    found, wanted = states_of(repo, selection.base_id), set(selection.job_ids)
+    return {job_id: state for job_id, state in found.items() if job_id in wanted}
 
 
 def _somebody_is_there() -> bool:
@@ -271,8 +271,8 @@ def _answer(
     from stado.cli import exits, render
     from stado.core.states import State
 
-    open_ones = [answer for answer in answers if answer.cancelled_now or answer.asked is not None]
-    others = [answer for answer in answers if answer not in open_ones]
+    open_ones = [answer for answer in answers if _was_open(answer)]
+    others = [answer for answer in answers if not _was_open(answer)]
     ended = [records[answer.record.id] for answer in open_ones]
     if as_json:
         render.print_json({"jobs": [_fields(answer, records) for answer in answers]})
@@ -284,6 +284,10 @@ def _answer(
             render.tell(_summary(ended, len(others), seconds))
     done = (State.CANCELLED, State.RUNNING, State.QUEUED) if no_wait else (State.CANCELLED,)
     return exits.OK if ended and all(record.state in done for record in ended) else exits.FAILED
+
+
+def _was_open(answer: Cancellation) -> bool:
+    return answer.cancelled_now or answer.asked is not None
 
 
 def _tell_not_cancelled(ended: list[Record], others: list[Cancellation]) -> None:

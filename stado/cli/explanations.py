@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from stado.cli import render
+from stado.cli.outcomes import outcome_line
 from stado.cli.stories import LABEL_WIDTH, ago_text, life_lines
 from stado.cli.views import (
     ending_text,
-    job_fields,
-    life_fields,
     life_word,
-    outcome_text,
+    live_job_fields,
     running_seconds,
     silent_seconds,
     wait_fields,
@@ -54,7 +53,7 @@ def _answer(record: Record, seen: Explanation | Life | None, now: datetime) -> s
         where = record.holder.consumer if record.holder is not None else "a worker"
         since = render.duration(running_seconds(record, seen.heartbeat, now))
         return f"job {record.id} has run on {where} for {since}: {_doing(record, seen, now)}"
-    return outcome_text(record)
+    return outcome_line(record)
 
 
 def _doing(record: Record, life: Life, now: datetime) -> str:
@@ -116,8 +115,7 @@ def explanation_fields(
 ) -> dict[str, Any]:
     life = seen if isinstance(seen, Life) else None
     return {
-        **job_fields(record),
-        **life_fields(life),
+        **live_job_fields(record, life),
         "answer": _answer(record, seen, now),
         **_wait_fields(seen if isinstance(seen, Explanation) else None),
         "run": _run_fields(record, life, now) if life is not None else None,

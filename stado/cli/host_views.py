@@ -52,6 +52,12 @@ def no_host_text(sights: Sequence[AgentSight]) -> str:
     return f"no host is at work{gone}: `stado up` here, or `stado agent run` on a host, starts one"
 
 
+def unreadable_text(unreadable: Sequence[Unreadable]) -> str:
+    """Who wrote these reports may be at work."""
+    reports = render.plural(len(unreadable), "report")
+    return f"{reports} cannot be read: `stado doctor` names what is wrong"
+
+
 def hindrance_text(hindrance: Hindrance, now: datetime) -> str:
     """`disk full for 3m 12s: free some`."""
     since = render.duration((now - hindrance.since).total_seconds())
@@ -96,8 +102,7 @@ def notes(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> Ite
     if common:
         yield f"each {common}" if len(sights) > 1 else common
     if unreadable:
-        reports = render.plural(len(unreadable), "report")
-        yield f"{reports} cannot be read: `stado doctor` names what is wrong"
+        yield unreadable_text(unreadable)
 
 
 def hosts_fields(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ and capital letters in ids.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stado.cli.views import count_text
 from stado.core import ids
 from stado.core.records import RunRecord
 from stado.core.states import State
-from stado.errors import Refused
+from stado.errors import Refused, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_base_of, some_run_ids
 from stado.jobs.repository import Repository, Stored
@@ -45,7 +45,7 @@ class Selection:
     batch: bool
     """Whether a batch is meant, be it of a single job; or `all`."""
     run: Stored[RunRecord] | None = None
-    """When it was named by its run id."""
+    """When it was named by its run id, or is a batch whose run could be read."""
 
     @property
     def base_id(self) -> str:
@@ -116,7 +116,7 @@ def _select_last(repo: Repository, user: str) -> Selection:
     found = _select_by_id(repo, base)
     if found is None:
         raise Refused("job_unknown", f"the jobs of your last submission, {base}, cannot be found")
-    return Selection(LAST, found.job_ids, found.batch)
+    return replace(found, text=LAST)
 
 
 def _select_by_id(repo: Repository, text: str) -> Selection | None:
@@ -125,7 +125,25 @@ def _select_by_id(repo: Repository, text: str) -> Selection | None:
     if find_job(repo, text) is not None:
         return Selection(text, [text], batch=False)
     members = sorted(states_of(repo, f"{text}-")) if "-" not in text else []
-    return Selection(text, members, batch=True) if members else None
+    return _batch(repo, text, members) if members else None
+
+
+def _batch(repo: Repository, text: str, listed_ids: list[str]) -> Selection:
+    """All of a batch. What is listed may lack a job that moves meanwhile, and those that an
+    interrupted submission has not made yet: its run names them."""
+    run = _run_of(repo, listed_ids[0])
+    if run is None or run.value.base_id != ids.base_of(listed_ids[0]):
+        return Selection(text, listed_ids, batch=True)
+    return Selection(text, job_ids_of(run.value), batch=True, run=run)
+
+
+def _run_of(repo: Repository, job_id: str) -> Stored[RunRecord] | None:
+    """None where what tells cannot be read, or has gone."""
+    try:
+        found = find_job(repo, job_id)
+        return repo.find_run(found.record.run_id) if found is not None else None
+    except Unreadable:
+        return None
 
 
 def _select_by_run(repo: Repository, text: str) -> Selection | None:
@@ -152,7 +170,11 @@ def _chosen(repo: Repository, text: str, matches: Matches) -> Selection:
         raise _unknown(repo, text)
     bases = sorted({ids.base_of(job_id) for job_id in job_ids})
     if len(bases) == 1 and text.lower() in bases[0]:
-        return Selection(text, job_ids, batch=job_ids != bases)
+        return (
+            Selection(text, job_ids, batch=False)
+            if job_ids == bases
+            else (_batch(repo, text, job_ids))
+        )
     if len(job_ids) == 1:
         return Selection(text, job_ids, batch=False)
     candidates = bases if len(bases) > 1 else job_ids

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stado.cli.screen import Frame
     from stado.cli.selectors import Selection
     from stado.core.states import State
+    from stado.errors import Unreadable
     from stado.jobs.health import AgentSight
     from stado.jobs.repository import Repository
     from stado.jobs.status import Listing
@@ -42,6 +43,8 @@ class _Look(NamedTuple):
     batch_states: Mapping[str, State]
     """Of every job of a batch, also of those beyond the limit."""
     hosts: Sequence[AgentSight]
+    unreadable: Sequence[Unreadable]
+    """Reports of hosts."""
     waits: Mapping[str, Wait]
     """Of the queued jobs in the list."""
 
@@ -115,8 +118,9 @@ class _Looker:
         listing = _listing(self._repo, self._asked, self._selection)
         batch = _batch_states(self._repo, self._selection)
         hosts = self._fleet.look()
-        waits = _waits(self._repo, listing, hosts)
-        return _Look(listing, self._selection, batch, hosts, waits)
+        unreadable = self._fleet.unreadable
+        waits = _waits(self._repo, listing, hosts, unread=len(unreadable))
+        return _Look(listing, self._selection, batch, hosts, unreadable, waits)
 
 
 def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
@@ -145,11 +149,13 @@ def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, St
         return {}
     from stado.jobs.status import states_of
 
-    found = states_of(repo, selection.base_id)
-    return {job_id: state for job_id, state in found.items() if job_id in selection.job_ids}
+    found, wanted = states_of(repo, selection.base_id), set(selection.job_ids)
+    return {job_id: state for job_id, state in found.items() if job_id in wanted}
 
 
-def _waits(repo: Repository, listing: Listing, hosts: Sequence[AgentSight]) -> dict[str, Wait]:
+def _waits(
+    repo: Repository, listing: Listing, hosts: Sequence[AgentSight], *, unread: int
+) -> dict[str, Wait]:
     from stado.core.states import State
 
     records = [row.record for row in listing.rows if row.state is State.QUEUED]
@@ -163,7 +169,10 @@ def _waits(repo: Repository, listing: Listing, hosts: Sequence[AgentSight]) -> d
     if listing.queue_paused:
         return {record.id: PAUSED for record in queued}
     now_ms = milliseconds(repo.now())
-    return {record.id: why_not_let_in(needs_of(record.spec), hosts, now_ms) for record in queued}
+    return {
+        record.id: why_not_let_in(needs_of(record.spec), hosts, now_ms, unread=unread)
+        for record in queued
+    }
 
 
 def _print_json(look: _Look) -> None:
@@ -254,12 +263,14 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
 
 def _hosts_note(look: _Look) -> Iterator[str]:
     """Nobody needs to hear of hosts where there is nothing to run."""
-    from stado.cli.host_views import hosts_line, no_host_text
+    from stado.cli.host_views import hosts_line, no_host_text, unreadable_text
 
     if any(host.alive for host in look.hosts):
         yield f"{hosts_line(look.hosts)}: `stado hosts`"
     elif look.waits:
         yield no_host_text(look.hosts)
+    if look.unreadable:
+        yield unreadable_text(look.unreadable)
 
 
 def _nothing(asked: _Asked) -> str:

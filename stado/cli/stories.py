@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from stado.cli.render import duration, instant_text, plural
 from stado.cli.views import (
     ending_text,
-    job_fields,
-    life_fields,
     life_word,
+    live_job_fields,
     running_seconds,
     silent_seconds,
     wait_fields,
@@ -32,11 +31,9 @@ def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
     life = story.life
     heartbeat = life.heartbeat if life is not None else None
     return {
-        **job_fields(story.record),
-        **life_fields(life),
+        **live_job_fields(story.record, life),
         "wait_reasons": [wait.code] if wait is not None else [],
         "waiting": wait_fields(wait) if wait is not None else None,
-        "cancel_asked_by": life.cancel_asked_by if life is not None else None,
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
         "epochs": [_epoch_fields(epoch) for epoch in story.epochs],
     }

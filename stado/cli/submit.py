@@ -254,11 +254,12 @@ def _outcome(
 ) -> int:
     from stado.cli import exits, render, views
     from stado.cli.following import present_record
+    from stado.cli.outcomes import outcome_line
     from stado.core.states import State
 
     if not request.batch:
         record = present_record(repo, submission.base_id)
-        render.tell(views.outcome_text(record))
+        render.tell(outcome_line(record))
         return exits.of_job(record)
     render.tell(f"batch {submission.base_id}: {views.count_text(states.values())}")
     ended_well = all(state is State.COMPLETED for state in states.values())

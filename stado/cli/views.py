@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stado.cli.render import clean, instant_text, plural, short_duration
+from stado.cli.render import instant_text, plural, short_duration
 from stado.cli.tables import Column
 from stado.core.ids import milliseconds
 from stado.core.states import State
@@ -86,20 +86,24 @@ def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
     if row.record is None:
         return {"job_id": row.job_id, "status": row.state.value, "problem": row.problem}
     return {
-        **job_fields(row.record),
-        **life_fields(row.life),
+        **live_job_fields(row.record, row.life),
         "wait_reasons": [wait.code] if wait is not None else [],
         "problem": None,
     }
 
 
-def life_fields(life: Life | None) -> dict[str, Any]:
-    """What the holder of a running job says; all null of one that does not run."""
+def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
+    """A job, with what the holder of a running one says; null of one that does not run."""
     heartbeat = life.heartbeat if life is not None else None
+    fields = job_fields(record)
+    if heartbeat is not None:
+        fields["started_at"] = instant_text(heartbeat.started_at)
     return {
+        **fields,
         "phase": heartbeat.phase.value if heartbeat else None,
         "trouble": heartbeat.trouble if heartbeat else None,
         "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
+        "cancel_asked_by": life.cancel_asked_by if life is not None else None,
     }
 
 
@@ -187,17 +191,6 @@ def count_text(states: Iterable[State]) -> str:
     return ", ".join(f"{count:,} {state.value}" for state, count in _counts(states).items())
 
 
-def outcome_text(record: Record) -> str:
-    """`job x failed: exit code 3 (job_failed)`, for people."""
-    ending = telling_ending(record)
-    text = f"job {record.id} {_was(record.state)}"
-    if ending is None:
-        return text
-    told = ending.detail or _exit_text(ending)
-    reason = f" ({ending.reason.value})" if ending.reason else ""
-    return clean(f"{text}: {told}{reason}" if told else f"{text}{reason}")
-
-
 def wait_text(wait: Wait) -> str:
     """`no worker is at work; stado up starts one`, for people."""
     return wait.text if wait.remedy is None else f"{wait.text}; {wait.remedy}"
@@ -216,14 +209,6 @@ def ending_text(ending: Ending) -> str:
     reason = f" ({ending.reason.value})" if ending.reason is not None else ""
     told = ending.detail or _exit_text(ending)
     return f"{ending.verdict.value}{reason}" + (f": {told}" if told else "")
-
-
-def _was(state: State) -> str:
-    return "timed out" if state is State.TIMED_OUT else f"{_verb(state)}{state.value}"
-
-
-def _verb(state: State) -> str:
-    return "" if state in (State.COMPLETED, State.FAILED) else "is "
 
 
 def _exit_text(ending: Ending) -> str:

@@ -21,6 +21,7 @@ from stado.errors import (
     Conflict,
     Denied,
     Misconfigured,
+    NotFound,
     Refused,
     StoreError,
     Unavailable,
@@ -280,7 +281,10 @@ def _fetch_files(
 
 
 def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) -> None:
-    digest = repo.store.download(file.key, temporary)
+    try:
+        digest = repo.store.download(file.key, temporary)
+    except NotFound:
+        raise Conflict(file.key, f"{file.path} is missing, though the manifest names it") from None
     if (digest.size, digest.sha256) != (file.size, file.sha256):
         raise Conflict(
             file.key,

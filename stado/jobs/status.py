@@ -22,7 +22,6 @@ from stado.storage.port import LIST_LIMIT_MAX
 SEARCH_PAGES_MAX = 20
 """Listing pages of each prefix that a search by substring looks through."""
 
-
 COUNTED_MAX = LIST_LIMIT_MAX
 """Jobs of each state that a list counts."""
 
@@ -93,10 +92,12 @@ class _Names:
 
 def newest(repo: Repository, *, limit: int, states: Collection[State] = ()) -> Listing:
     """The newest jobs, of these states if any are named. Requests: 8 listings, a read a row and
-    one more a row that runs, whatever the history."""
-    names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", COUNTED_MAX))
-    counts = Counter(_shown(found) for found in names.states.values())
-    return _rows(repo, names.only(states), limit, paused, dict(counts))
+    one more a row that runs, whatever the history; seven more listings at the largest limit."""
+    looked_at = max(COUNTED_MAX, limit + 1)
+    names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", looked_at))
+    counted = Counter(_shown(found) for found in names.states.values())
+    counts = {state: min(count, COUNTED_MAX) for state, count in counted.items()}
+    return _rows(repo, names.only(states), limit, paused, counts)
 
 
 def matching(
@@ -144,7 +145,7 @@ def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_
 def _head_of(repo: Repository, state: State, start: str, limit: int) -> _Page:
     page_size = min(limit, LIST_LIMIT_MAX)
     entries = repo.walk_records(state, beginning=start, page_size=page_size)
-    return _Page([entry.key for entry in itertools.islice(entries, page_size)])
+    return _Page([entry.key for entry in itertools.islice(entries, limit)])
 
 
 def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:

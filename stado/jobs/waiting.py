@@ -17,7 +17,7 @@ from stado.core.ids import milliseconds
 from stado.core.order import Needs, entry_name, needs_of
 from stado.core.records import Capacity, Record
 from stado.core.spec import Spec
-from stado.jobs.health import AgentSight, AgentState, agents, queue_paused
+from stado.jobs.health import AgentSight, AgentState, Fleet, queue_paused
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
 
@@ -113,21 +113,27 @@ def why_queued(repo: Repository, spec: Spec) -> Wait:
     """Of a queued job with this spec. Two listings and a read an agent."""
     if queue_paused(repo):
         return PAUSED
-    return why_not_let_in(needs_of(spec), agents(repo), milliseconds(repo.now()))
+    fleet = Fleet(repo)
+    seen = fleet.look()
+    unread = len(fleet.unreadable)
+    return why_not_let_in(needs_of(spec), seen, milliseconds(repo.now()), unread=unread)
 
 
-def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int) -> Wait:
-    """What keeps a job with these needs from starting while the queue is open."""
-    return _first_closed(_needs_gates(needs, views(needs, seen), now_ms))
+def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unread: int) -> Wait:
+    """What keeps a job with these needs from starting while the queue is open. `unread`: reports
+    of agents that could not be read."""
+    return _first_closed(_needs_gates(needs, views(needs, seen), now_ms, unread))
 
 
 def explain(repo: Repository, record: Record) -> Explanation:
     """Of a queued job. Two listings (a thousand names of the queue) and a read an agent."""
     needs = needs_of(record.spec)
     page = read_page(repo)
-    hosts = views(needs, agents(repo))
+    fleet = Fleet(repo)
+    hosts = views(needs, fleet.look())
     ahead = _ahead(page, entry_name(record))
-    deadline, *rest = _needs_gates(needs, hosts, milliseconds(repo.now()))
+    now_ms = milliseconds(repo.now())
+    deadline, *rest = _needs_gates(needs, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     gates = [_queue_gate(page.paused), deadline, *place, *rest]
     return Explanation(_first_closed(gates), gates, hosts, ahead)
@@ -136,14 +142,16 @@ def explain(repo: Repository, record: Record) -> Explanation:
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:
     """Of the head of the queue (a thousand jobs), those that no worker which is there will start
     as things are: why, to their ids. Two listings and a read an agent."""
-    seen, now_ms = agents(repo), milliseconds(repo.now())
+    fleet = Fleet(repo)
+    seen, now_ms = fleet.look(), milliseconds(repo.now())
+    unread = len(fleet.unreadable)
     found: dict[Wait, list[str]] = {}
     if not any(sight.alive for sight in seen):
         return found
     waits: dict[Needs, Wait] = {}
     for entry in read_page(repo).entries:
         if entry.needs not in waits:
-            waits[entry.needs] = why_not_let_in(entry.needs, seen, now_ms)
+            waits[entry.needs] = why_not_let_in(entry.needs, seen, now_ms, unread=unread)
         wait = waits[entry.needs]
         if wait.code in ("deadline_passed", "no_eligible_worker"):
             found.setdefault(wait, []).append(entry.job_id)
@@ -203,10 +211,10 @@ def _queue_gate(paused: bool) -> Gate:
     return Gate(GateName.QUEUE, "the queue is open")
 
 
-def _needs_gates(needs: Needs, hosts: Sequence[HostView], now_ms: int) -> list[Gate]:
+def _needs_gates(needs: Needs, hosts: Sequence[HostView], now_ms: int, unread: int) -> list[Gate]:
     """The deadline's gate, then those of the workers up to the first that is closed."""
     gates = [_deadline_gate(needs, now_ms)]
-    for gate in _worker_gates(needs, hosts):
+    for gate in _worker_gates(needs, hosts, unread):
         gates.append(gate)
         if gate.wait is not None:
             break
@@ -224,9 +232,9 @@ def _deadline_gate(needs: Needs, now_ms: int) -> Gate:
     return Gate(GateName.DEADLINE, "its deadline has passed", wait)
 
 
-def _worker_gates(needs: Needs, hosts: Sequence[HostView]) -> Iterator[Gate]:
+def _worker_gates(needs: Needs, hosts: Sequence[HostView], unread: int) -> Iterator[Gate]:
     present = [view for view in hosts if view.sight.alive]
-    yield _presence_gate(hosts, present)
+    yield _presence_gate(hosts, present, unread)
     large = [view for view in present if view.cause is not Cause.TOO_SMALL]
     yield _size_gate(needs, present, large)
     ready = [view for view in large if view.cause in (Cause.FULL, Cause.NONE)]
@@ -234,9 +242,11 @@ def _worker_gates(needs: Needs, hosts: Sequence[HostView]) -> Iterator[Gate]:
     yield _room_gate(needs, ready)
 
 
-def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView]) -> Gate:
+def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView], unread: int) -> Gate:
     if present:
         return Gate(GateName.WORKERS, f"{_workers(len(present), 'is', 'are')} there")
+    if unread:
+        return _unread_gate(unread)
     wait = Wait(
         "no_eligible_worker",
         f"no worker is at work now ({causes_text(hosts)})" if hosts else "no worker is at work",
@@ -244,6 +254,15 @@ def _presence_gate(hosts: Sequence[HostView], present: Sequence[HostView]) -> Ga
         "when a worker is at work",
     )
     return Gate(GateName.WORKERS, "no worker is there", wait)
+
+
+def _unread_gate(unread: int) -> Gate:
+    """Who wrote them may take the job: an agent of a newer version may say more than is known."""
+    reports = "report of a worker" if unread == 1 else "reports of workers"
+    text = f"no worker is seen at work, but {unread:,} {reports} cannot be read"
+    remedy = "`stado doctor` names what is wrong"
+    wait = Wait("no_eligible_worker", text, remedy, "when a worker is at work")
+    return Gate(GateName.WORKERS, text, wait)
 
 
 def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostView]) -> Gate:

@@ -76,6 +76,23 @@ def test_without_waiting_the_request_is_made(stado: Program, world: World) -> No
     assert (job["status"], job["cancel_asked"]) == ("running", True)
 
 
+@pytest.mark.parametrize("named", ["last", "base id"])
+def test_an_interrupted_submission_is_cancelled_whole(
+    stado: Program, world: World, named: str
+) -> None:
+    """Else a sweep would queue what is missing of it later, and it would start."""
+    first, second = stado.ok(
+        "submit", "--run-id", "x", "--batch", "-", stdin=b"one\ntwo\n"
+    ).splitlines()
+    run = world.repo.find_run("x")
+    assert run is not None
+    world.repo.store.put(keys.run("x"), run.value.evolve(complete=False).encode())
+    world.repo.store.delete(keys.record(State.QUEUED, second), None)
+    job = "last" if named == "last" else first.partition("-")[0]
+    told = stado.ok("cancel", job, "--yes")
+    assert told.splitlines() == [f"{first}  cancelled", f"{second}  cancelled"]
+
+
 def test_a_silent_worker_is_not_waited_for_beyond_its_lease(
     stado: Program, quick_world: World
 ) -> None:

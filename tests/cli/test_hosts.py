@@ -83,6 +83,7 @@ def test_a_report_that_cannot_be_read_is_counted(stado: Program, world: World) -
     result = stado("hosts")
     assert len(result.stdout.splitlines()) == 2
     assert "1 report cannot be read" in result.stderr
+    assert "1 report cannot be read" in stado("status").stderr
     assert stado.json("hosts")["unreadable"] == [keys.capacity("bad@box")]
 
 

@@ -124,6 +124,16 @@ def test_a_damaged_file_is_not_taken_for_the_right_one(
     assert not (tmp_path / "out/a").exists()
 
 
+def test_a_file_that_is_missing_is_no_refusal(stado: Program, world: World, tmp_path: Path) -> None:
+    """R200: a download is not what its manifest says."""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    leave(world, job_id, tmp_path, {"a": b"data"})
+    world.complete(job_id)
+    (world.path / keys.output_file(job_id, 1, "a")).unlink()
+    sentence = stado.refused("results", job_id, str(tmp_path / "out"), code=1)
+    assert "a is missing" in sentence
+
+
 def test_a_job_that_still_runs_says_that_more_may_come(
     stado: Program, world: World, tmp_path: Path
 ) -> None:

@@ -89,6 +89,23 @@ def test_an_unknown_name_says_where_it_was_looked_for_at_a_bounded_price(world: 
     assert counting.snapshot().of() < 100
 
 
+@pytest.mark.parametrize("letters", [16, 9])
+def test_a_batch_is_whole_though_one_of_it_moves_while_it_is_listed(
+    world: World, letters: int
+) -> None:
+    """A job between two states may be missing from every listing; a cancel must not miss it."""
+    base = world.submit("one", "two")
+    world.store.delete(keys.record(State.QUEUED, f"{base}-2"), None)
+    selection = select(world.repo, base[:letters], user="ada")
+    assert (selection.job_ids, selection.batch) == ([f"{base}-1", f"{base}-2"], True)
+
+
+def test_a_batch_whose_run_cannot_be_read_is_what_is_listed(world: World) -> None:
+    base = world.submit("one", "two")
+    world.store.put(keys.record(State.QUEUED, f"{base}-1"), b"{")
+    assert select(world.repo, base, user="ada").job_ids == [f"{base}-1", f"{base}-2"]
+
+
 @pytest.mark.parametrize("text", ["", "  ", "ab", "all"])
 def test_what_names_nothing_selects_nothing(world: World, text: str) -> None:
     world.submit()

@@ -14,6 +14,7 @@ from typing import NoReturn
 import pytest
 
 from stado.cli.failures import guarded
+from stado.cli.render import instant_text
 from stado.core import keys
 from stado.core.records import Phase
 from stado.core.states import Reason, State, Verdict
@@ -155,6 +156,28 @@ def test_all_jobs_are_counted_by_state_up_to_a_thousand_each(stado: Program, wor
     world.complete(submit(stado, "x"))
     submit_batch(stado, "sweep", 1001)
     assert "1,000+ queued, 1 completed" in stado("status").stderr
+
+
+@pytest.mark.parametrize("count", [1000, 1001])
+@pytest.mark.parametrize("filter_text", [[], ["sweep"]])
+def test_whether_there_is_more_is_told_at_the_largest_limit_too(
+    stado: Program, world: World, count: int, filter_text: list[str]
+) -> None:
+    submit_batch(stado, "sweep", count)
+    document = stado.json("status", "--limit", "1000", *filter_text)
+    assert (len(document["jobs"]), document["more"]) == (1000, count > 1000)
+    assert set(document["counts"].values()) <= {1000}
+
+
+def test_json_says_what_a_running_job_does_as_the_list_does(stado: Program, world: World) -> None:
+    job_id = submit(stado, "x")
+    started_at = world.repo.now() - timedelta(seconds=60)
+    world.beat(world.claim(job_id), Phase.STOPPING, started_at=started_at)
+    stado.ok("cancel", job_id, "--no-wait")
+    assert stado.ok("status").splitlines()[1].split()[1] == "cancelling"
+    for document in (stado.json("status")["jobs"][0], stado.json("job", "show", job_id)):
+        assert (document["phase"], document["cancel_asked_by"]) == ("stopping", "ada")
+        assert document["started_at"] == instant_text(started_at)
 
 
 def test_a_row_tells_how_long_it_waited_or_ran(stado: Program, world: World) -> None:

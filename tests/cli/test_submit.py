@@ -264,6 +264,8 @@ def test_waiting_ends_as_the_job_did(
     code, _, err = wait_while(stado, world, act, exit_code)
     assert code == expected
     assert err.splitlines()[-1].startswith("job ")
+    if act == "complete":
+        assert " completed in " in err.splitlines()[-1]
 
 
 def test_waiting_for_a_batch_ends_with_1_unless_all_completed(stado: Program, world: World) -> None:

@@ -151,7 +151,8 @@ def test_a_job_at_rest_says_how_it_ended(stado: Program, world: World) -> None:
     job_id = submit(stado)
     world.fail(job_id, 3)
     first, *_ = stado.ok("job", "why", job_id).splitlines()
-    assert first == f"job {job_id} failed: the command exited with 3 (job_failed)"
+    assert first.startswith(f"job {job_id} failed: exit 3 after ")
+    assert first.endswith(": the command exited with 3 (job_failed)")
     document = stado.json("job", "why", job_id)
     assert (document["wait_reasons"], document["waiting"], document["run"]) == ([], None, None)
 

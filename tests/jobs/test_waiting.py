@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stado.core import keys
 from stado.core.order import entry_key
 from stado.core.records import Capacity, Hindrance, JobReport
 from stado.core.spec import Spec
@@ -76,6 +77,16 @@ def test_a_fleet_without_a_worker_is_named(world: World) -> None:
     assert wait.code == "no_eligible_worker"
     assert wait.remedy is not None
     assert "stado up" in wait.remedy
+
+
+def test_a_worker_whose_report_cannot_be_read_is_not_taken_for_none(world: World) -> None:
+    """R208: it may be a newer one, which takes the job."""
+    world.store.put(keys.capacity("newer"), b"{")
+    wait = _why(world)
+    assert wait.code == "no_eligible_worker"
+    assert "1 report of a worker cannot be read" in wait.text
+    job = world.submit()
+    assert explain(world.repo, world.record(State.QUEUED, job)).wait == wait
 
 
 def test_workers_that_are_silent_stopped_or_draining_do_not_count(world: World) -> None:
