@@ -133,7 +133,7 @@ class Command:
     """What to execute for a job."""
 
     name: str
-    """Of its enclosure: unique on this host, plain characters."""
+    """For logs: plain characters."""
     argv: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
@@ -162,7 +162,8 @@ class JobProcess(Protocol):
     @property
     def enclosure(self) -> Sequence[Path]:
         """What keeps its processes together (folders of control groups), for who has to end it
-        when we are gone. Empty where the host offers none."""
+        when we are gone. Empty where the host offers none. A forked process is in there itself,
+        and mostly has the same for all its commands."""
         ...
 
     def wait(self, timeout_seconds: float) -> int | None:
@@ -189,8 +190,8 @@ class JobProcess(Protocol):
         ...
 
     def close(self, timeout_seconds: float) -> bool:
-        """Once nothing of it lives: gives the rest of the output to the sink, and removes the
-        enclosure (which stays while something in it lives). False when something still holds the
+        """Once nothing of it lives: gives the rest of the output to the sink, and gives up the
+        enclosure (which is not used again if something in it lives). False when something still holds the
         output open when the time is over: then no more of it is read. Again: the same answer."""
         ...
 
@@ -240,7 +241,8 @@ class Processes(Protocol):
         ...
 
     def containment(self) -> Containment:
-        """What this host offers, tried out. Before the first fork; costs some milliseconds."""
+        """What this host offers, tried out. Before the first fork; costs some milliseconds. Also
+        removes what killed processes left of their enclosures, if nothing lives in it."""
         ...
 
     def describe(self, process: ProcessIdentity) -> str:

@@ -26,6 +26,10 @@ class Place:
         """Moves this process back from a group of a command."""
         write_to_group(f"{self.home}/cgroup.procs", b"0")
 
+    def leave_with_thread(self) -> None:
+        """Moves the calling thread back (version 1)."""
+        write_to_group(f"{self.home}/tasks", b"0")
+
 
 def place_in(hierarchy: Hierarchy) -> Place:
     """Beside us where somebody started us in the group that is meant for the agent (systemd does

@@ -38,6 +38,11 @@ class ControlGroup:
         """Moves this whole process in. Raises `OSError` when the kernel refuses."""
         write_to_group(f"{self._path}/cgroup.procs", b"0")
 
+    def join_with_thread(self) -> None:
+        """Moves the calling thread in, alone (version 1). What it starts is born here as a whole,
+        and nobody waits, as they do for a process that moves. Raises `OSError`."""
+        write_to_group(f"{self._path}/tasks", b"0")
+
     def populated(self) -> bool:
         """Whether a process lives in it or below."""
         events = read_of_group(f"{self._path}/cgroup.events")

@@ -31,10 +31,15 @@ def adopt_orphans() -> bool:
     return True
 
 
+def adopts_orphans() -> bool:
+    """Whether this process is a supervisor: what it is left with is its command's."""
+    return os.getpid() in _adopters
+
+
 def has_orphans() -> bool:
     """Whether this process adopts orphans and has a child at all, a zombie or a command's leader
     too: a question of a microsecond."""
-    if not _adopts_orphans():
+    if not adopts_orphans():
         return False
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -55,7 +60,7 @@ def find_relatives(
     spared = set(leaders) - {leader}
     for _ in range(_SCANS_MAX):
         table = list(all_processes())
-        descendants = _descendants(table, spared) if _adopts_orphans() else []
+        descendants = _descendants(table, spared) if adopts_orphans() else []
         found = {one.identity for one in table if one.group == group and not one.zombie}
         found.update(one.identity for one in descendants if not one.zombie)
         _wait_for_zombies([one for one in descendants if one.identity.pid not in leaders])
@@ -63,10 +68,6 @@ def find_relatives(
         if found or not has_orphans():
             return found
     return set()
-
-
-def _adopts_orphans() -> bool:
-    return os.getpid() in _adopters
 
 
 def _descendants(table: list[ProcessStatus], spared: set[int]) -> list[ProcessStatus]:

@@ -86,7 +86,7 @@ class LiveJobProcess:
         spared: set[ProcessIdentity] = set()
         if signal_number == signal.SIGKILL:
             members = self._enclosure.members()
-            if self._enclosure.kill(self._kill):
+            if members and self._enclosure.kill(self._kill):
                 spared = members
             self._kill_group()
         resisting = [
@@ -181,7 +181,7 @@ def _start_enclosed(
     process = None
     limits_memory = command.memory_bytes is not None
     try:
-        with cgroups.enclosing(command.name, limits_memory=limits_memory) as enclosure:
+        with cgroups.enclosing(limits_memory=limits_memory) as enclosure:
             process = _start(command, output)
     except OSError:
         if process is not None:

@@ -30,6 +30,11 @@ from stado.system.description import describe_process
 from stado.system.identity import all_processes, find_process
 from stado.system.job_process import start_command
 from stado.system.signal_wakeup import SignalWakeup
+from stado.system.standing_group import (
+    forget_standing_groups,
+    leave_standing_groups,
+    remove_standing_groups,
+)
 from stado.system.waiting import open_exit_watch, poll_timeout, wait_ready
 
 _logger = logging.getLogger(__name__)
@@ -69,6 +74,7 @@ class LiveProcesses:
             raise RuntimeError(f"a process with several threads must not fork: {names}")
         _keep_exit_codes()
         _flush_standard_streams()
+        leave_standing_groups()
         ours, theirs = open_pair()
         handled = _find_handled_signals()
         # A signal that came between the fork and the child's reset would run our handlers there.
@@ -109,7 +115,7 @@ class LiveProcesses:
 
     def kill_session(self, leader: ProcessIdentity, enclosure: Sequence[Path] = ()) -> bool:
         """Folders that are no groups of commands are left alone."""
-        groups = self._cgroups.groups_at(enclosure)
+        groups = self._cgroups.groups_at(enclosure) + self._cgroups.groups_of(leader)
         deadline = time.monotonic() + self._kill_seconds_max
         while _kill_all(leader, groups, self._kill):
             if time.monotonic() > deadline:
@@ -256,6 +262,7 @@ def _run_child(
         os.setsid()
         adopt_orphans()
         close_inherited()
+        forget_standing_groups()
         _wakeup.forget()
         _reset_signal_handlers(handled)
         channel = SocketChannel(end)
@@ -281,6 +288,7 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 def _leave(code: int) -> NoReturn:
     try:
+        remove_standing_groups()
         _flush_standard_streams()
     except (OSError, ValueError):
         code = code or 1

@@ -13,13 +13,11 @@ from typing import Any
 from stado.ports import Channel, Command, JobProcess
 from stado.system.cgroup_mounts import FREEZER_V1, MEMORY_V1, V2, find_hierarchies
 from stado.system.cgroups import Cgroups
+from stado.system.control_group import read_of_group
 from stado.system.processes import LiveProcesses
 
 WAIT_SECONDS = 20.0
 """Far more than anything here takes: a bound, not a pause."""
-
-NAME_PREFIX = f"test-{os.getpid()}-"
-"""Of commands of this process and of its forks."""
 
 _numbers = itertools.count()
 
@@ -60,8 +58,7 @@ def command(
     sink: Callable[[memoryview], None] = lambda piece: None,
     memory_bytes: int | None = None,
 ) -> Command:
-    name = f"{NAME_PREFIX}{os.getpid()}-{next(_numbers)}"
-    return Command(name, argv, dict(os.environ), folder, sink, memory_bytes)
+    return Command(f"test-{next(_numbers)}", argv, dict(os.environ), folder, sink, memory_bytes)
 
 
 def shell(
@@ -79,8 +76,13 @@ def kill(job: JobProcess) -> int:
     code = job.wait(WAIT_SECONDS)
     assert code is not None
     assert job.close(WAIT_SECONDS)
-    assert not any(folder.exists() for folder in job.enclosure)
+    assert not any(pids_in(folder) - {os.getpid()} for folder in job.enclosure)
     return code
+
+
+def pids_in(folder: Path) -> set[int]:
+    """Of a control group, which may be gone."""
+    return {int(pid) for pid in read_of_group(f"{folder}/cgroup.procs").split()}
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

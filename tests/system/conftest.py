@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from stado.system.cgroup_mounts import find_hierarchies
+from stado.system.identity import find_process
 from stado.system.processes import LiveProcesses
-from tests.system.commands import NAME_PREFIX
+from stado.system.standing_group import find_owner
+from tests.system.commands import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +41,16 @@ def no_descriptor_leaks() -> Iterator[None]:
 
 @pytest.fixture
 def no_groups_left() -> Iterator[None]:
-    """Of this process and its forks; workers beside it may have some at any time."""
+    """Of this process and of forks that have ended; those of workers beside it come and go."""
+    before = set(_groups_of_the_dead_and_ours())
     yield
+    left = set(_groups_of_the_dead_and_ours()) - before
+    assert eventually(lambda: not any(folder.exists() for folder in left)), left
+
+
+def _groups_of_the_dead_and_ours() -> Iterator[Path]:
     for hierarchy in find_hierarchies():
-        assert not list(hierarchy.own.glob(f"stado-{NAME_PREFIX}*"))
+        for folder in hierarchy.own.glob("stado-*/"):
+            owner = find_owner(folder)
+            if owner and (owner.pid == os.getpid() or find_process(owner.pid) is None):
+                yield folder

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stado.ports import Containment, ProcessIdentity
+from stado.ports import Channel, Containment, ProcessIdentity
 from stado.system.cgroup_mounts import FREEZER_V1, MEMORY_V1, V2, Hierarchy, find_hierarchies
 from stado.system.cgroup_places import Place, place_in, with_memory
 from stado.system.cgroups import Cgroups
 from stado.system.processes import LiveProcesses
-from tests.system.commands import MECHANISMS, eventually, read_pid, shell
+from tests.system.commands import MECHANISMS, WAIT_SECONDS, eventually, kill, read_pid, shell
 
 NOBODY = ProcessIdentity(pid=2**22 + 1, started=1)
 """No kernel gives such a pid."""
@@ -87,7 +87,7 @@ def test_what_is_offered_is_tried_out_and_nothing_is_left_of_the_trial(name: str
     found = cgroups.containment()
     assert Path("/proc/self/cgroup").read_text() == membership
     for hierarchy in find_hierarchies():
-        assert not list(hierarchy.own.glob(f"stado-trial-{os.getpid()}-*"))
+        assert not list(hierarchy.own.glob(f"stado-{os.getpid()}-*"))
     assert found.contains_by in ("cgroup-v2", "cgroup-v1", "process-tree")
     assert found.limits_memory_by in ("cgroup-v2", "cgroup-v1", "watchdog")
     if name == "process-tree":
@@ -170,6 +170,57 @@ def test_what_a_dead_supervisor_had_enclosed_is_killed_and_removed(
     assert processes.kill_session(peer.identity, enclosure)
     if not contains:
         os.kill(outside, 9)
+
+
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_supervisor_that_died_before_it_could_note_anything_leaves_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    """R203: its group is known by its name."""
+    processes = LiveProcesses(cgroups=MECHANISMS[name]())
+    contains = processes.containment().contains_by != "process-tree"
+
+    def main(channel: object) -> None:
+        shell(processes, tmp_path, "setsid sh -c 'echo $$ >outside; exec sleep 60' & sleep 60")
+        read_pid(tmp_path / "outside")
+        os.kill(os.getpid(), 9)
+
+    peer = processes.fork(main)
+    assert eventually(lambda: peer.poll() is not None)
+    peer.channel.close()
+    outside = read_pid(tmp_path / "outside")
+    assert processes.kill_session(peer.identity)
+    assert (processes.identify(outside) is None) == contains
+    if not contains:
+        os.kill(outside, 9)
+
+
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_empty_groups_of_dead_supervisors_are_removed_and_of_living_ones_are_not(
+    name: str, tmp_path: Path
+) -> None:
+    processes = LiveProcesses(cgroups=MECHANISMS[name]())
+    processes.containment()
+
+    def main(channel: Channel) -> None:
+        job = shell(processes, tmp_path, "exec sleep 60")
+        kill(job)
+        channel.send({"enclosure": [str(folder) for folder in job.enclosure]})
+        channel.receive(None)
+
+    peer = processes.fork(main)
+    told = peer.channel.receive(WAIT_SECONDS)
+    assert told is not None
+    folders = [Path(folder) for folder in told["enclosure"]]
+    processes.containment()
+    assert all(folder.exists() for folder in folders)
+    peer.kill()
+    assert eventually(lambda: peer.poll() is not None)
+    peer.channel.close()
+    processes.containment()
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_only_groups_of_commands_are_killed_on_a_notes_word(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import platform
@@ -31,6 +32,7 @@ from tests.system.commands import (
     in_supervisor,
     kill,
     only,
+    pids_in,
     read_pid,
     shell,
 )
@@ -253,7 +255,6 @@ def test_a_survivor_that_prints_on_and_on_holds_up_neither_the_end_nor_the_readi
         assert time.monotonic() - began < WAIT_SECONDS / 4
         job.signal_all(signal.SIGKILL)
         assert eventually(lambda: not job.living())
-        assert LiveProcesses().kill_session(job.identity, job.enclosure)
 
     in_supervisor(work)
 
@@ -377,8 +378,6 @@ def test_a_process_whose_first_thread_has_ended_is_killed_wherever_it_went(
         stat = Path(f"/proc/{read_pid(tmp_path / 'pid')}/stat")
         assert eventually(lambda: ") Z " in stat.read_text())
         assert len(settle(job, 1)) == 1
-        if job.enclosure:
-            assert each.kill_session(job.identity, job.enclosure)
         assert kill(job) == 0
 
     in_supervisor(work)
@@ -399,7 +398,9 @@ def test_what_moved_into_a_group_of_its_own_below_is_ended_with_the_rest(
     in_supervisor(work)
 
 
-def test_a_supervisor_is_no_part_of_the_enclosure(each: LiveProcesses, tmp_path: Path) -> None:
+def test_who_is_no_supervisor_is_no_part_of_the_enclosure(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
     before = Path("/proc/self/cgroup").read_text()
     job = shell(each, tmp_path, "exec sleep 60")
     assert Path("/proc/self/cgroup").read_text() == before
@@ -505,34 +506,123 @@ def test_a_process_that_is_stuck_in_the_kernel_is_named_until_it_is_gone(
 # Enclosures
 
 
-def test_a_name_in_use_gets_no_enclosure_and_runs_all_the_same(
-    each: LiveProcesses, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    order = command(tmp_path, "sleep", "60")
-    first, second = each.start(order), each.start(order)
-    assert second.enclosure == []
-    assert ("event=no_enclosure" in caplog.text) == bool(first.enclosure)
-    assert second.living() == [second.identity]
-    assert kill(second) == -signal.SIGKILL
-    assert first.living() == [first.identity]
-    assert kill(first) == -signal.SIGKILL
+def membership() -> str:
+    return Path("/proc/self/cgroup").read_text()
 
 
-def test_an_empty_enclosure_that_somebody_left_is_made_anew(
+def test_a_supervisor_stays_where_its_commands_are_born(
     each: LiveProcesses, tmp_path: Path
 ) -> None:
-    order = command(tmp_path, "true")
-    first = each.start(order)
-    assert end(first) == 0
-    for folder in first.enclosure:
-        folder.mkdir()
-    second = each.start(order)
-    assert second.enclosure == first.enclosure
-    assert end(second) == 0
+    """From its first command on it is moved no more, and is no part of any of them."""
+
+    def work() -> None:
+        contains = each.containment().contains_by != "process-tree"
+        before = membership()
+        first = shell(each, tmp_path, "exit 3")
+        stays = membership()
+        assert (stays != before) == contains
+        assert end(first) == 3
+        second = shell(each, tmp_path, "exec sleep 60")
+        assert second.living() == [second.identity]
+        assert second.enclosure == first.enclosure
+        assert [os.getpid() in pids_in(folder) for folder in second.enclosure] == [True] * contains
+        assert membership() == stays
+        assert kill(second) == -signal.SIGKILL
+        assert second.signal_all(signal.SIGKILL) == []
+        assert (membership() == before) or not contains
+        assert end(shell(each, tmp_path, "exit 4")) == 4
+        assert membership() == stays
+
+    in_supervisor(work)
 
 
-def test_a_supervisor_that_cannot_move_back_ends_the_command_and_says_so(tmp_path: Path) -> None:
-    """Real groups: the one to go back to is removed while the supervisor is elsewhere."""
+def test_a_kill_that_meets_nobody_moves_nobody(each: LiveProcesses, tmp_path: Path) -> None:
+    def work() -> bool:
+        job = shell(each, tmp_path, "exit 3")
+        stays = membership()
+        assert job.wait(WAIT_SECONDS) == 3
+        assert job.signal_all(signal.SIGKILL) == []
+        assert job.close(WAIT_SECONDS)
+        return membership() == stays
+
+    assert in_supervisor(work)
+
+
+def test_commands_at_the_same_time_are_kept_apart(each: LiveProcesses, tmp_path: Path) -> None:
+    def work() -> None:
+        first, second = (shell(each, tmp_path, "sleep 60 & exec sleep 60") for _ in range(2))
+        for job in (first, second):
+            assert eventually(lambda job=job: len(job.living()) == 2)  # type: ignore[misc]
+        assert not set(first.enclosure) & set(second.enclosure)
+        assert kill(first) == -signal.SIGKILL
+        assert len(second.living()) == 2
+        assert kill(second) == -signal.SIGKILL
+
+    in_supervisor(work)
+
+
+def test_what_outlives_a_command_does_not_count_as_the_next(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """Where nothing but the process tree tells what belongs together, it does count."""
+
+    def work() -> None:
+        first = shell(each, tmp_path, "setsid sleep 60 >/dev/null 2>&1 & exit 0")
+        assert len(settle(first, 1)) == 1
+        assert first.close(WAIT_SECONDS)
+        second = shell(each, tmp_path, "exec sleep 60")
+        if each.containment().contains_by != "process-tree":
+            assert second.living() == [second.identity]
+        assert kill(second) == -signal.SIGKILL
+        first.signal_all(signal.SIGKILL)
+        assert eventually(lambda: not first.living())
+
+    in_supervisor(work)
+
+
+def test_a_fork_of_a_supervisor_is_not_born_where_that_stays(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    def work() -> None:
+        before = membership()
+        assert end(shell(each, tmp_path, "true")) == 0
+        peer = each.fork(lambda channel: channel.send({"in": membership()}))
+        assert peer.channel.receive(WAIT_SECONDS) == {"in": before}
+        assert eventually(lambda: peer.poll() is not None)
+        peer.channel.close()
+
+    in_supervisor(work)
+
+
+def test_a_standing_group_that_was_swept_away_is_made_anew(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    def work() -> None:
+        first = shell(each, tmp_path, "exec sleep 60")
+        assert kill(first) == -signal.SIGKILL
+        for folder in first.enclosure:
+            folder.rmdir()
+        second = shell(each, tmp_path, "exec sleep 60")
+        assert second.enclosure == first.enclosure
+        assert kill(second) == -signal.SIGKILL
+
+    in_supervisor(work)
+
+
+def test_who_cannot_move_back_ends_the_command_and_says_so(tmp_path: Path) -> None:
+    """Real groups: the one to go back to is removed while this process is elsewhere. It is no
+    supervisor, which would stay with its command."""
+
+    def fork() -> dict[str, Any]:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                (tmp_path / "told").write_text(json.dumps(work()))
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        told: dict[str, Any] = json.loads((tmp_path / "told").read_text())
+        return told
 
     def work() -> dict[str, Any]:
         own = [one for one in find_hierarchies() if one.kind == V2]
@@ -557,7 +647,7 @@ def test_a_supervisor_that_cannot_move_back_ends_the_command_and_says_so(tmp_pat
         started = (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()
         return {"tried": True, "alive": bool(started and processes.identify(int(started)))}
 
-    told = in_supervisor(work)
+    told = in_supervisor(fork)
     assert told["tried"] == (only(V2).containment().contains_by == "cgroup-v2")
     assert not told.get("alive")
 

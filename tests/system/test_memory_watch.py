@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from stado.ports import Containment
 from stado.system.cgroups import Cgroups
 from stado.system.memory_watch import MemoryWatch
 from stado.system.processes import LiveProcesses
@@ -62,6 +64,41 @@ def test_a_command_within_its_memory_is_left_alone(each: LiveProcesses, tmp_path
     assert job.wait(WAIT_SECONDS) == 0
     assert job.close(WAIT_SECONDS)
     assert job.memory_exceeded() is None
+
+
+def memory_groups(pid: int) -> set[str]:
+    """Where the threads of a process are in the hierarchy of version 1, if there is one."""
+    threads = Path(f"/proc/{pid}/task").glob("*/cgroup")
+    lines = [line for thread in threads for line in thread.read_text().splitlines()]
+    return {line for line in lines if ":memory:" in line}
+
+
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+def test_a_limit_of_memory_moves_one_thread_of_the_supervisor_and_only_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    """To move the whole process would make every process of the host wait."""
+
+    def work() -> None:
+        processes = LiveProcesses()
+        separate = processes.containment() == Containment("cgroup-v2", "cgroup-v1")
+        before = memory_groups(os.getpid())
+        during: list[set[str]] = []
+        sys.addaudithook(
+            lambda event, told: (
+                during.append(memory_groups(os.getpid())) if event == "subprocess.Popen" else None
+            )
+        )
+        job = processes.start(command(tmp_path, "sleep", "60", memory_bytes=96 * MIB))
+        assert memory_groups(os.getpid()) == before
+        if separate:
+            assert len(job.enclosure) == 2
+            assert memory_groups(job.identity.pid) == during[0] - before
+            assert len(during[0]) == 2
+            assert job.enclosure[1].name in memory_groups(job.identity.pid).pop()
+        kill(job)
+
+    in_supervisor(work)
 
 
 @pytest.mark.parametrize(
