@@ -45,7 +45,12 @@ def debugging() -> bool:
 
 def colour_unwanted() -> bool:
     """https://no-color.org (set and not empty), or a terminal that knows no colours."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return bool(os.environ.get("NO_COLOR")) or terminal_is_dumb()
+
+
+def terminal_is_dumb() -> bool:
+    """Whether it takes text and nothing else."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from stado.cli import render
+from stado.cli.context import terminal_is_dumb
 from stado.cli.failures import going_on
-from stado.errors import Ambiguous, Refused, Unavailable
+from stado.errors import Ambiguous, Misconfigured, Refused, Unavailable
 
 if TYPE_CHECKING:
     from stado.ports import Clock
@@ -22,6 +25,8 @@ _ERASE_LINE = "\x1b[K"
 _ERASE_BELOW = "\x1b[J"
 _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
+_BEGIN = _HIDE_CURSOR + _HOME + _CLEAR
+_END = _ERASE_BELOW + _SHOW_CURSOR
 
 
 class Frame(NamedTuple):
@@ -41,28 +46,50 @@ def check_screen(*, as_json: bool) -> None:
             "watch_needs_terminal",
             "--watch draws on a terminal and stdout is none: leave it out, and call this again",
         )
+    if terminal_is_dumb():
+        raise Refused(
+            "watch_needs_terminal",
+            "--watch draws on a terminal and TERM is dumb: leave it out, and call this again",
+        )
 
 
 def redraw(look: Callable[[], Frame], clock: Clock) -> None:
     """Shows a new frame every two seconds until Ctrl-C, which ends it as an interruption does.
 
     A store that does not answer leaves the last frame, with a line that says so."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     frame = Frame([], [])
-    _write(_HIDE_CURSOR + _HOME + _CLEAR)
+    with _screen(), going_on("no longer watching"):
+        while True:
+            try:
+                frame = look()
+                _draw(frame)
+            except (Unavailable, Ambiguous, Misconfigured) as error:
+                # The last as of a directory that is gone: we know that it was right.
+                told = render.wrapped(f"no answer: {error}; trying again")
+                _draw(Frame(frame.body, [*frame.foot, *told]))
+            clock.sleep(PAUSE_SECONDS)
+
+
+@contextmanager
+def _screen() -> Iterator[None]:
+    """The terminal to draw on, given back as it was however we end or are stopped."""
+    handlers = {signal.SIGTERM: signal.default_int_handler, signal.SIGTSTP: _stop}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    _write(_BEGIN)
     try:
-        with going_on("no longer watching"):
-            while True:
-                try:
-                    frame = look()
-                    _draw(frame)
-                except (Unavailable, Ambiguous) as error:
-                    told = render.wrapped(f"no answer: {error}; trying again")
-                    _draw(Frame(frame.body, [*frame.foot, *told]))
-                clock.sleep(PAUSE_SECONDS)
+        yield
     finally:
-        _write(_ERASE_BELOW + _SHOW_CURSOR)
-        signal.signal(signal.SIGTERM, before)
+        _write(_END)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(_number: int, _frame: object) -> None:
+    """Ctrl-Z. Past the buffer of stdout, which may be in the midst of a write."""
+    terminal = sys.stdout.fileno()
+    os.write(terminal, _END.encode())
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.write(terminal, _BEGIN.encode())
 
 
 def _draw(frame: Frame) -> None:

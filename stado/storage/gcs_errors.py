@@ -40,6 +40,7 @@ CLOCK_REMEDY = (
 _ABOUT_TIME = "iat and exp"
 """In the words of the service that grants tokens."""
 
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _MESSAGE_MAX = 300
 _SERVER_ERRORS = 500
 _NO_BUCKET = "bucket does not exist"
@@ -127,7 +128,7 @@ def _message(answer: requests.Response) -> str:
 
 def _of_silence(key: str, error: requests.RequestException, *, writing: bool) -> StoreError:
     kind = type(error).__name__
-    if isinstance(error, requests.exceptions.SSLError):
+    if isinstance(error, requests.exceptions.SSLError) and _UNTRUSTED in str(error):
         return Misconfigured(key, "the certificate of the endpoint is not trusted")
     if isinstance(error, requests.ConnectTimeout) or _was_refused(error):
         return Unavailable(key, f"{why_not_reached(error)}: {_server(error)} cannot be reached")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from datetime import timedelta
@@ -131,3 +132,32 @@ def test_watching_shows_what_comes_and_gives_the_cursor_back(
 def test_watching_without_a_terminal_is_refused(stado: Program, world: World, command: str) -> None:
     assert "stdout is none" in stado.refused(command, "--watch")
     assert "leave --json out" in stado.refused(command, "--watch", "--json")
+
+
+def test_a_watch_that_is_stopped_gives_the_cursor_back_and_goes_on_with_a_fresh_screen(
+    environment: dict[str, str], world: World
+) -> None:
+    """Ctrl-Z, and then `fg`."""
+    report(world, "a@box")
+    terminal = Terminal("hosts", "--watch", environment=environment)
+    terminal.wait_for("a@box", times=2)
+    terminal.process.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    seen = terminal.text.count("a@box")
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.wait_for("a@box", times=seen + 2)
+    shown, hidden = "\x1b[?25h", "\x1b[?25l"
+    assert terminal.raw.index(shown) < terminal.raw.rindex(hidden)
+    assert terminal.raw.count("\x1b[2J") == 2
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+
+
+def test_watching_is_refused_on_a_terminal_that_cannot_be_drawn_on(
+    environment: dict[str, str], world: World
+) -> None:
+    terminal = Terminal("hosts", "--watch", environment={**environment, "TERM": "dumb"})
+    assert terminal.end() == 2
+    assert "TERM is dumb" in terminal.text
+    assert "\x1b" not in terminal.raw

@@ -9,7 +9,7 @@ import pytest
 
 from stado.cli.failures import Interrupted
 from stado.cli.screen import Frame, redraw
-from stado.errors import Unavailable
+from stado.errors import Misconfigured, Unavailable
 from tests.jobs.fakes import FakeClock
 
 
@@ -51,6 +51,17 @@ def test_a_store_that_is_away_leaves_the_last_frame_and_says_so(
     for frame in frames[1:]:
         assert "a row" in frame
         assert "no route to host; trying again" in frame
+
+
+def test_a_store_that_is_not_there_was_there_before(capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory that is gone looks like a wrong address: it comes back with its file system."""
+
+    def unmounted() -> Frame:
+        raise Misconfigured("/queue", "there is no store at /queue")
+
+    frames, _ = drawn(capsys, lambda: Frame(["a row"], []), unmounted, lambda: Frame(["back"], []))
+    assert "no store at /queue; trying again" in frames[1]
+    assert "back" in frames[2]
 
 
 def test_what_is_too_long_is_cut_above_the_notes(

@@ -6,6 +6,7 @@ The emulator ignores the condition of a delete; that it is sent is seen here.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -116,6 +117,21 @@ def test_nothing_listening_is_unavailable() -> None:
     for call in [*WRITES.values(), *READS.values()]:
         with pytest.raises(Unavailable):
             call(store)
+
+
+def test_a_handshake_that_was_cut_off_is_worth_another_try() -> None:
+    """Only a certificate that is not trusted stays so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        store = GcsStore("bucket", clock=CLOCK, tasks=TASKS, endpoint=f"https://127.0.0.1:{port}")
+
+        def hang_up() -> None:
+            listener.accept()[0].close()
+
+        hanging_up = TASKS.start("hang-up", hang_up)
+        with pytest.raises(Unavailable):
+            store.get("a")
+        assert hanging_up.join(20)
 
 
 def test_failed_condition_is_told_by_the_operation(store: GcsStore, canned: CannedServer) -> None:
