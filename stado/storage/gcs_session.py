@@ -24,9 +24,10 @@ from stado.errors import Denied, StoreError, Unavailable
 from stado.ports import Clock, Tasks
 from stado.storage.credential_files import (
     SETTLING_SECONDS,
-    Stamp,
+    Sight,
     find_unsettled,
-    stamp_of,
+    has_changed,
+    look_at,
 )
 from stado.storage.gcs_errors import DENIED_REMEDY
 
@@ -36,6 +37,8 @@ _CONNECTIONS = 64
 _TRANSFER_SECONDS = (3, 60)
 _BY_VARIABLE = " file via the GOOGLE_APPLICATION_CREDENTIALS environment variable"
 """What the library puts behind the name of a file that it found so."""
+
+_NOTHING = Sight(None, None)
 
 _NONE_ANYWHERE = "Your default credentials were not found"
 """The library's words when no file was named: nothing that could be half written."""
@@ -55,7 +58,7 @@ class GcsSession:
         self._session: Any = None
         self._file: Path | None = None
         """What the credentials were read from, if it was a file."""
-        self._stamp: Stamp = None
+        self._seen = _NOTHING
         self._unusable_since: float | None = None
         self.endpoint = (endpoint or PUBLIC_ENDPOINT).rstrip("/")
 
@@ -117,7 +120,7 @@ class GcsSession:
     def _is_current(self) -> bool:
         if self._session is None or self._owner != os.getpid():
             return False
-        return self._file is None or stamp_of(self._file) == self._stamp
+        return self._file is None or not has_changed(self._file, self._seen)
 
     def _drop(self, session: Any) -> None:
         """Unless another thread has done so. It is not closed: others may be using it."""
@@ -128,7 +131,7 @@ class GcsSession:
     def _find_credentials(self, key: str) -> Any:
         if self._anonymous:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
-        before = None if self._file is None else stamp_of(self._file)
+        before = _NOTHING if self._file is None else look_at(self._file)
         try:
             credentials, _ = google.auth.default(scopes=[_SCOPE])
         except auth.TransportError:
@@ -137,7 +140,7 @@ class GcsSession:
             raise self._unusable(key, error) from None
         self._unusable_since = None
         file = _file_of(credentials)
-        self._stamp = before if file == self._file or file is None else stamp_of(file)
+        self._seen = before if file == self._file or file is None else look_at(file)
         self._file = file
         return credentials
 

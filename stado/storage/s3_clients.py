@@ -22,9 +22,10 @@ from botocore.loaders import create_loader
 from stado.errors import Denied, StoreError, Unavailable
 from stado.ports import Clock, Tasks
 from stado.storage.credential_files import (
-    Stamp,
+    Sight,
     find_unsettled,
-    stamp_of,
+    has_changed,
+    look_at,
     unreadable_sentence,
 )
 from stado.storage.s3_errors import (
@@ -72,7 +73,7 @@ class _Access:
 
     session: Any
     credentials: Any
-    stamps: tuple[Stamp, ...]
+    files: tuple[Sight, ...]
     owner: int
     """The process that it was made in."""
     clients: dict[Patience, Any] = field(default_factory=dict)
@@ -145,17 +146,23 @@ class S3Clients:
     def _current_access(self) -> _Access:
         """Raises what the SDK does when there are no credentials; then the next request looks for
         them again."""
-        stamps = tuple(map(stamp_of, self._files))
         with self._lock:
             access = self._access
-            if access is None or access.owner != os.getpid() or access.stamps != stamps:
+            if access is None or not self._is_current(access):
                 self._access = None
+                files = tuple(map(look_at, self._files))
                 session = self._new_session()
                 credentials = session.get_credentials()
                 if credentials is None:
                     raise NoCredentialsError
-                self._access = access = _Access(session, credentials, stamps, os.getpid())
+                self._access = access = _Access(session, credentials, files, os.getpid())
             return access
+
+    def _is_current(self, access: _Access) -> bool:
+        seen = zip(self._files, access.files, strict=True)
+        return access.owner == os.getpid() and not any(
+            has_changed(path, since) for path, since in seen
+        )
 
     def _drop(self, access: _Access) -> None:
         """Unless another thread has done so. It is not closed: others may be using it."""

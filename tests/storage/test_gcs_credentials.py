@@ -129,6 +129,15 @@ def test_a_rotated_file_is_used_by_the_next_request(guarded: Guarded) -> None:
     assert guarded.accounts_used == ["ann", "ann", "bob"]
 
 
+def test_a_file_that_only_looks_changed_costs_no_new_token(guarded: Guarded) -> None:
+    """A61: there are file systems that number a file anew whenever it is looked at."""
+    session = guarded.session()
+    assert guarded.ask(session) == 200
+    age(guarded.path)
+    assert guarded.ask(session) == 200
+    assert guarded.tokens == 1
+
+
 def test_a_file_that_the_tools_of_google_keep_is_watched_too(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

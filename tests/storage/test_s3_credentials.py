@@ -124,6 +124,14 @@ def test_a_file_that_is_exchanged_by_renaming_is_used_although_size_and_time_are
     assert guarded.keys_used == ["KEY1", "KEY2"]
 
 
+def test_a_file_that_only_looks_changed_costs_no_new_client(guarded: Guarded) -> None:
+    """A61: there are file systems that number a file anew whenever it is looked at."""
+    clients = S3Clients(CLOCK, TASKS, guarded.server.endpoint, None)
+    first = clients.ask("a", lambda client: client, RECORDS)
+    age(guarded.path)
+    assert clients.ask("a", lambda client: client, RECORDS) is first
+
+
 def test_a_rotation_in_the_midst_of_many_threads_fails_none_of_them(guarded: Guarded) -> None:
     """A61"""
     store = guarded.store()
