@@ -253,9 +253,12 @@ class FileStore:
 
     def _entries(self, keys: Iterable[str]) -> Iterator[Entry]:
         for key in keys:
-            with suppress(FileNotFoundError):
+            try:
                 state = state_of(self._root / key)
-                yield Entry(key, state.version, state.size, state.modified_at)
+            except FileNotFoundError:
+                self._check_root()  # deleted since it was listed, or is the whole store away?
+                continue
+            yield Entry(key, state.version, state.size, state.modified_at)
 
     # Writing
 

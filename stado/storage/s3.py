@@ -17,9 +17,17 @@ from typing import Any, TypeVar
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
-from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
+from stado.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Misconfigured,
+    NotFound,
+    NotModified,
+    Unavailable,
+)
 from stado.ports import Clock, Tasks
-from stado.storage.answers import answer_errors
+from stado.storage.answers import NOT_THE_STORES, answer_errors
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
@@ -97,7 +105,9 @@ class S3Store:
         except NotFound:
             # A missing bucket looks the same here, and so does a proxy's 404: a listing tells.
             if anybodys_answers or self._clock_read is None:
-                self._list_page(key, "", 1)
+                page, _ = self._list_page(key, "", 1)
+                if any(entry.key == key for entry in page):
+                    raise Unavailable(key, f"not found, but listed: {NOT_THE_STORES}") from None
             raise
 
     def create(self, key: str, data: bytes) -> Version:

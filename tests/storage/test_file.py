@@ -224,6 +224,26 @@ def test_an_empty_folder_where_a_store_was_is_no_empty_store(tmp_path: Path) -> 
     assert store.get("queue/a").data == b"1"
 
 
+def test_a_store_that_goes_away_while_it_is_listed_is_no_short_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    store = _store(root)
+    store.create("queue/a", b"1")
+    scan = os.scandir
+
+    @contextmanager
+    def scan_and_unmount(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scan(path) as found:
+            yield found
+        root.rename(tmp_path / "away")
+        root.mkdir()
+
+    monkeypatch.setattr(os, "scandir", scan_and_unmount)
+    with pytest.raises(Unavailable, match="mounted"):
+        store.list("queue/")
+
+
 def test_missing_root_is_no_empty_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
     store = _store(root)

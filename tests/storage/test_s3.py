@@ -236,6 +236,16 @@ def test_a_proxys_404_is_no_absence(store: S3Store, canned: CannedServer, body: 
             read(store)
 
 
+def test_an_absence_that_the_listing_denies_is_none(store: S3Store, canned: CannedServer) -> None:
+    """A proxy may answer one request of many by itself."""
+    listed = b"""<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>pre/a</Key>
+        <ETag>"v1"</ETag><Size>1</Size><LastModified>2026-03-29T01:30:00Z</LastModified></Contents>
+        </ListBucketResult>"""
+    canned.answers(Answer(404), Answer(200, listed))
+    with pytest.raises(Unavailable, match="listed"):
+        store.head("a")
+
+
 def test_absence_with_the_number_of_a_request_is_asked_for_once(
     store: S3Store, canned: CannedServer
 ) -> None:
