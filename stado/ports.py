@@ -191,8 +191,9 @@ class JobProcess(Protocol):
 
     def close(self, timeout_seconds: float) -> bool:
         """Once nothing of it lives: gives the rest of the output to the sink, and gives up the
-        enclosure (which is not used again if something in it lives). False when something still holds the
-        output open when the time is over: then no more of it is read. Again: the same answer."""
+        enclosure (which is not used again if something in it lives). False when something still
+        holds the output open when the time is over: then no more of it is read. Again: the same
+        answer."""
         ...
 
 

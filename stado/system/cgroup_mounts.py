@@ -42,8 +42,8 @@ def find_hierarchies(
 ) -> list[Hierarchy]:
     """One of each kind at most; none where the kernel has no control groups or shows none."""
     try:
-        groups = dict(_read_groups(membership.read_text()))
-        mounts = mountinfo.read_text().splitlines()
+        groups = dict(_read_groups(_read(membership)))
+        mounts = _read(mountinfo)
     except OSError:
         return []
     found: dict[str, Hierarchy] = {}
@@ -53,9 +53,14 @@ def find_hierarchies(
     return list(found.values())
 
 
-def _read_groups(text: str) -> Iterator[tuple[str, str]]:
+def _read(path: Path) -> list[str]:
+    # Paths in there need not be text in any encoding.
+    return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")[:-1]
+
+
+def _read_groups(lines: list[str]) -> Iterator[tuple[str, str]]:
     """Kind and path of each group of ours: lines such as `4:memory:/a` and `0::/a`."""
-    for line in text.splitlines():
+    for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
             yield V2, path

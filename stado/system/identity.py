@@ -42,15 +42,13 @@ def _find_in_proc(pid: int) -> ProcessStatus | None:
     # are counted from the last ")": state is the 3rd, ppid the 4th, pgrp the 5th, session the
     # 6th, num_threads the 20th, starttime the 22nd.
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        text = os.read(descriptor, 4096)
-    except ProcessLookupError:
-        return None
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None  # Gone, or hidden (`hidepid`), as what is another account's may be.
     fields = text[text.rindex(b")") + 2 :].split()
     state = fields[0].decode()
     return ProcessStatus(

@@ -37,8 +37,10 @@ class LiveJobProcess:
         enclosure: Enclosure,
         pump: OutputPump,
         memory: MemoryWatch,
+        wakeup: Wakeup,
         kill: Kill,
     ) -> None:
+        """Raises `OSError` when the process cannot be looked at."""
         self._process = process
         self._identity = _identity_of_own_child(process.pid)
         self._enclosure = enclosure
@@ -46,7 +48,7 @@ class LiveJobProcess:
         self._memory = memory
         self._kill = kill
         self._exit_watch: int | None = None
-        self._wakeup = Wakeup()
+        self._wakeup = wakeup
         self._group_gone = False
         self._all_read: bool | None = None
         _leaders.add(process.pid)
@@ -158,39 +160,63 @@ class LiveJobProcess:
 
 
 def start_command(command: Command, *, cgroups: Cgroups, kill: Kill) -> LiveJobProcess:
-    """Raises `OSError` when the folder or the program cannot be used."""
+    """Raises `OSError` when the folder or the program cannot be used, or when descriptors or
+    threads have run out. Nothing of the command lives then."""
     pump = OutputPump(command.sink, command.name)
+    wakeup = started = None
     try:
-        process, enclosure = _start_enclosed(command, pump.writer, cgroups)
+        wakeup = Wakeup()
+        started = _start_enclosed(command, pump.writer, cgroups)
+        process, enclosure = started
+        pump.close_writer()
+        pump.start()
+        # Not before: for a moment this process was in the group, and the limit would have been its.
+        memory = _watch_memory(command, enclosure)
+        return LiveJobProcess(
+            process, enclosure=enclosure, pump=pump, memory=memory, wakeup=wakeup, kill=kill
+        )
     except BaseException:
+        # First the descriptors: whatever is left to do may need some.
         pump.finish(0)
+        if wakeup is not None:
+            wakeup.close()
+        if started is not None:
+            _end(*started)
         raise
-    pump.close_writer()
-    memory = MemoryWatch(
-        limit_bytes=command.memory_bytes,
-        group=enclosure.memory.folder if enclosure.memory else None,
-    )
-    # Only now: for a moment this process was in the group, and the limit would have been its.
-    memory.limit()
-    return LiveJobProcess(process, enclosure=enclosure, pump=pump, memory=memory, kill=kill)
+
+
+def _watch_memory(command: Command, enclosure: Enclosure) -> MemoryWatch:
+    group = enclosure.memory.folder if enclosure.memory else None
+    watch = MemoryWatch(limit_bytes=command.memory_bytes, group=group)
+    watch.limit()
+    return watch
 
 
 def _start_enclosed(
     command: Command, output: int, cgroups: Cgroups
 ) -> tuple[subprocess.Popen[bytes], Enclosure]:
-    process = None
+    started = None
     limits_memory = command.memory_bytes is not None
     try:
         with cgroups.enclosing(limits_memory=limits_memory) as enclosure:
-            process = _start(command, output)
+            started = (_start(command, output), enclosure)
     except OSError:
-        if process is not None:
+        if started is not None:
             # We could not move back, and are in the enclosure with it.
-            enclosure.kill(os.kill)
-            process.kill()
-            process.wait()
+            _end(*started)
         raise
-    return process, enclosure
+    return started
+
+
+def _end(process: subprocess.Popen[bytes], enclosure: Enclosure) -> None:
+    with suppress(OSError):
+        enclosure.kill(os.kill)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    with suppress(OSError):
+        enclosure.remove()
 
 
 def _start(command: Command, output: int) -> subprocess.Popen[bytes]:

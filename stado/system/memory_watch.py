@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stado.ports import ProcessIdentity
@@ -22,6 +24,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _NEARLY = 0.95
 
+_CORE_SHARE_MAX = 0.01
+"""Of one core, for looks at the processes: where there are thousands, one look costs much."""
+_PAUSE_SECONDS_MAX = 10.0
+_GROWTH = 0.05
+_SHARING_SECONDS = 30.0
+
 _HOST_IS_OUT = "the host ran out of memory, and the kernel ended a process of it"
 
 
@@ -33,6 +41,8 @@ class MemoryWatch:
         self._group = group
         self._enforced = False
         self._answer: str | None = None
+        self._next_look_at = float("-inf")
+        self._shares = _Sharing()
 
     def limit(self) -> None:
         """Lets the kernel enforce the limit; where it refuses, looks have to do."""
@@ -61,19 +71,43 @@ class MemoryWatch:
         return self._too_much() if ours else _HOST_IS_OUT
 
     def _weigh(self, living: Callable[[], Iterable[ProcessIdentity]]) -> str | None:
-        if self._limit_bytes is None or self._enforced:
+        if self._limit_bytes is None or self._enforced or time.monotonic() < self._next_look_at:
             return None
+        began = time.thread_time()
         pids = [process.pid for process in living()]
-        if sum(map(_resident_bytes, pids)) <= self._limit_bytes:
-            return None
+        exceeded = self._exceeds(pids, self._limit_bytes)
+        cost_seconds = time.thread_time() - began
+        pause_seconds = min(cost_seconds / _CORE_SHARE_MAX, _PAUSE_SECONDS_MAX)
+        self._next_look_at = time.monotonic() + pause_seconds
+        return self._too_much() if exceeded else None
+
+    def _exceeds(self, pids: Sequence[int], limit_bytes: int) -> bool:
+        resident = sum(map(_resident_bytes, pids))
+        if resident <= limit_bytes or not self._shares.in_doubt(resident, limit_bytes):
+            return False
         # Pages that forked workers share count in each of them; only this is exact, and slow.
-        if sum(map(_proportional_bytes, pids)) <= self._limit_bytes:
-            return None
-        return self._too_much()
+        exceeded = sum(map(_proportional_bytes, pids)) > limit_bytes
+        if not exceeded:
+            self._shares = _Sharing(resident, time.monotonic())
+        return exceeded
 
     def _too_much(self) -> str:
         assert self._limit_bytes is not None
         return f"it used more than the {_in_words(self._limit_bytes)} of memory that it stated"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """How much was resident when it was last found that the processes share enough of it."""
+
+    resident_bytes: int = 0
+    found_at: float = float("-inf")
+    """Monotonic."""
+
+    def in_doubt(self, resident_bytes: int, limit_bytes: int) -> bool:
+        """What is shared can also become each one's own without being more."""
+        grown = resident_bytes - self.resident_bytes >= _GROWTH * limit_bytes
+        return grown or time.monotonic() - self.found_at >= _SHARING_SECONDS
 
 
 def _set_limit(group: Path, limit_bytes: int) -> None:

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from stado.system.waiting import Wakeup
+
 _logger = logging.getLogger(__name__)
 
 _PIPE_BYTES = 1 << 20
@@ -24,28 +26,35 @@ _SINK_SECONDS_MAX = 1.0
 
 
 class OutputPump:
-    """Between `writer`, which a command gets as stdout and stderr, and a sink.
-
-    Reads from the first moment on. Raises `OSError` when descriptors or threads have run out."""
+    """Between `writer`, which a command gets as stdout and stderr, and a sink."""
 
     def __init__(self, sink: Callable[[memoryview], None], name: str) -> None:
+        """Raises `OSError` when descriptors have run out."""
         self._sink = sink
         self._name = name
         self._sink_failed = False
-        # All four are closed on exec: no other command gets hold of them.
-        self._reader, self.writer = os.pipe()
-        self._stop_reader, self._stop_writer = os.pipe()
+        self._stop = Wakeup()
+        try:
+            # Closed on exec, like the other: no other command gets hold of them.
+            self._reader, self.writer = os.pipe()
+        except OSError:
+            self._stop.close()
+            raise
         os.set_blocking(self._reader, False)
         with suppress(OSError, AttributeError):  # More than this account may have, or no Linux.
             fcntl.fcntl(self._reader, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._stopping = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"output {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to read. Raises `OSError` when threads have run out."""
         try:
             self._thread.start()
         except RuntimeError as error:
-            self.finish(0)
-            raise OSError(errno.EAGAIN, f"no thread for the output of {name}: {error}") from error
+            raise OSError(
+                errno.EAGAIN, f"no thread for the output of {self._name}: {error}"
+            ) from error
 
     def close_writer(self) -> None:
         """Once the command has its copy: the output ends when the last copy is closed."""
@@ -61,12 +70,12 @@ class OutputPump:
             self._thread.join(timeout_seconds)
         if self._thread.is_alive():
             self._stopping = True
-            os.write(self._stop_writer, b"x")
+            self._stop.set()
             self._thread.join(_SINK_SECONDS_MAX)
         if not self._thread.is_alive():
             # Otherwise it would go on with whatever gets these numbers next.
-            for descriptor in (self._reader, self._stop_reader, self._stop_writer):
-                os.close(descriptor)
+            os.close(self._reader)
+            self._stop.close()
         return self._ended
 
     def _run(self) -> None:
@@ -75,7 +84,7 @@ class OutputPump:
         buffers = [buffer]
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
-        poller.register(self._stop_reader, select.POLLIN)
+        poller.register(self._stop.descriptor, select.POLLIN)
         while not self._stopping:
             try:
                 count = os.readv(self._reader, buffers)

@@ -27,7 +27,7 @@ from stado.system.channel import SocketChannel, close_inherited, open_pair
 from stado.system.control_group import ControlGroup, Kill
 from stado.system.descendants import adopt_orphans
 from stado.system.description import describe_process
-from stado.system.identity import all_processes, find_process
+from stado.system.identity import ProcessStatus, all_processes, find_process
 from stado.system.job_process import start_command
 from stado.system.signal_wakeup import SignalWakeup
 from stado.system.standing_group import (
@@ -179,16 +179,26 @@ def _kill_all(leader: ProcessIdentity, groups: Sequence[ControlGroup], kill: Kil
 
 
 def _living_in_session(leader: ProcessIdentity) -> list[int]:
-    """None when the pid is another process's by now: then the session is gone, since the kernel
-    gives no pid away that still names one."""
+    """None are ours when the pid is another process's by now: then the session is gone, since the
+    kernel gives no pid away that still names one.
+
+    When the leader is gone, the session may be a later one of the same number. What commands
+    consist of is younger than the leader and in process groups of their own; a daemon that was
+    forked twice is in the group of its session's leader, and is no command's."""
     found = find_process(leader.pid)
     if found is not None and found.identity != leader:
         return []
     return [
         status.identity.pid
         for status in all_processes()
-        if status.session == leader.pid and not status.zombie
+        if status.session == leader.pid
+        and not status.zombie
+        and (found is not None or _may_be_of_command(status, leader))
     ]
+
+
+def _may_be_of_command(status: ProcessStatus, leader: ProcessIdentity) -> bool:
+    return status.identity.started >= leader.started and status.group != leader.pid
 
 
 def _as_live(peer: Peer) -> LivePeer:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import os
 import select
+import sys
 import threading
 from contextlib import suppress
 
 _MILLISECONDS_MAX = 2**31 - 1
+
+_WORD = (1).to_bytes(8, sys.byteorder)
+"""A number, as eventfd(2) wants it."""
 
 
 def poll_timeout(seconds: float | None) -> int | None:
@@ -38,17 +42,26 @@ class Wakeup:
     """Ends a wait in one thread at the word of another. Once closed it wakes nobody."""
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        for end in (self._reader, self._writer):
-            os.set_blocking(end, False)
+        """Raises `OSError` when descriptors have run out."""
+        if hasattr(os, "eventfd"):
+            self._reader = self._writer = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        else:
+            self._reader, self._writer = os.pipe()
+            for end in (self._reader, self._writer):
+                os.set_blocking(end, False)
         self._lock = threading.Lock()
         self._closed = False
+
+    @property
+    def descriptor(self) -> int:
+        """Readable once somebody has called `set`."""
+        return self._reader
 
     def set(self) -> None:
         with self._lock:
             if not self._closed:
                 with suppress(BlockingIOError):  # Full of words that nobody has heeded yet.
-                    os.write(self._writer, b"x")
+                    os.write(self._writer, _WORD)
 
     def wait(self, timeout_seconds: float, *, besides: int) -> None:
         """Until `besides` is readable, somebody has called `set`, or the time is over."""
@@ -66,5 +79,5 @@ class Wakeup:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                os.close(self._reader)
-                os.close(self._writer)
+                for descriptor in {self._reader, self._writer}:
+                    os.close(descriptor)

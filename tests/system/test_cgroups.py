@@ -72,6 +72,16 @@ def test_a_mount_point_may_have_spaces(tmp_path: Path) -> None:
     ]
 
 
+def test_a_mount_point_need_not_be_text(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_bytes(
+        b"9 8 0:99 / /media/stick\xff rw - vfat /dev/sdb1 rw\n"
+        b"9 8 0:32 / /odd\xff rw - cgroup2 cgroup2 rw\n"
+    )
+    (tmp_path / "cgroup").write_bytes(b"0::/a\xfe\n")
+    (found,) = find_hierarchies(tmp_path / "mountinfo", tmp_path / "cgroup")
+    assert os.fsencode(found.own) == b"/odd\xff/a\xfe"
+
+
 def test_a_kernel_without_any_has_none(tmp_path: Path) -> None:
     assert find_hierarchies(tmp_path / "absent", tmp_path / "absent") == []
     assert find(tmp_path, "24 22 0:21 / / rw - ext4 /dev/a rw\n", "") == []

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+import resource
 import signal
 import sys
 import threading
@@ -41,6 +42,9 @@ pytestmark = pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
 
 EXIT_NUMBER = {"x86_64": 60}.get(platform.machine(), 93)
 """Of the system call that ends one thread."""
+
+
+SOFT_LIMIT, HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 @pytest.fixture
@@ -257,6 +261,75 @@ def test_a_survivor_that_prints_on_and_on_holds_up_neither_the_end_nor_the_readi
         assert eventually(lambda: not job.living())
 
     in_supervisor(work)
+
+
+# When descriptors run out
+
+
+def descriptors() -> list[int]:
+    return [int(name) for name in os.listdir("/proc/self/fd")]
+
+
+def test_a_start_without_descriptors_fails_and_leaves_nothing(
+    each: LiveProcesses, tmp_path: Path
+) -> None:
+    """With any number of free ones that is too small, no command goes on unseen."""
+
+    def work() -> list[str]:
+        assert end(shell(each, tmp_path, "true")) == 0
+        order = command(tmp_path, "sleep", "60")
+        failed = []
+        highest = max(descriptors())
+        while (filled := os.open("/dev/null", os.O_RDONLY)) < highest:
+            pass  # So that a limit says how many are free.
+        before = len(descriptors())
+        for free in range(40):
+            limit = filled + 1 + free
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, HARD_LIMIT))
+            try:
+                job = each.start(order)
+            except OSError as error:
+                failed.append(error.strerror or str(error))
+            else:
+                kill(job)
+                break
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT_LIMIT, HARD_LIMIT))
+            assert len(descriptors()) == before
+            with pytest.raises(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+        return failed
+
+    failed = in_supervisor(work)
+    assert failed.count("Too many open files") == len(failed)
+    assert len(failed) >= 4
+
+
+def test_a_command_that_cannot_be_looked_at_is_ended(each: LiveProcesses, tmp_path: Path) -> None:
+    """It has begun when the process table refuses to tell who it is."""
+
+    def work() -> str:
+        assert end(shell(each, tmp_path, "true")) == 0
+        started: list[bool] = []
+
+        def refuse(event: str, told: tuple[Any, ...]) -> None:
+            if event == "subprocess.Popen":
+                started.append(True)
+            ours = str(told[0]).startswith(f"/proc/{os.getpid()}/") if told else False
+            if event == "open" and started and not ours and str(told[0]).startswith("/proc/"):
+                started.clear()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        sys.addaudithook(refuse)
+        before = len(descriptors())
+        with pytest.raises(OSError, match="Too many") as raised:
+            each.start(command(tmp_path, "sleep", "60"))
+        assert len(descriptors()) == before
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        return str(raised.value)
+
+    assert "Too many open files" in in_supervisor(work)
 
 
 # What lives

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from stado.ports import Containment
+from stado.ports import Containment, ProcessIdentity
 from stado.system.cgroups import Cgroups
 from stado.system.memory_watch import MemoryWatch
 from stado.system.processes import LiveProcesses
@@ -84,6 +86,9 @@ def test_a_limit_of_memory_moves_one_thread_of_the_supervisor_and_only_for_a_mom
         separate = processes.containment() == Containment("cgroup-v2", "cgroup-v1")
         before = memory_groups(os.getpid())
         during: list[set[str]] = []
+        over = threading.Event()
+        beside = threading.Thread(target=over.wait)
+        beside.start()
         sys.addaudithook(
             lambda event, told: (
                 during.append(memory_groups(os.getpid())) if event == "subprocess.Popen" else None
@@ -97,6 +102,8 @@ def test_a_limit_of_memory_moves_one_thread_of_the_supervisor_and_only_for_a_mom
             assert len(during[0]) == 2
             assert job.enclosure[1].name in memory_groups(job.identity.pid).pop()
         kill(job)
+        over.set()
+        beside.join()
 
     in_supervisor(work)
 
@@ -130,6 +137,74 @@ def test_what_forked_workers_share_counts_once(
         return told
 
     assert in_supervisor(work) == answer
+
+
+# What it costs to look
+
+
+def test_the_looks_are_the_rarer_the_more_one_costs() -> None:
+    """A host with thousands of processes is not kept busy by reading its table."""
+    looked: list[float] = []
+
+    def living() -> list[ProcessIdentity]:
+        looked.append(time.monotonic())
+        began = time.thread_time()
+        while time.thread_time() - began < 0.003:
+            pass
+        return []
+
+    watch = MemoryWatch(limit_bytes=MIB, group=None)
+    began = time.monotonic()
+    while time.monotonic() - began < 0.05:
+        assert watch.look(living) is None
+    assert len(looked) == 1
+    assert eventually(lambda: watch.look(living) is None and len(looked) == 2)
+    assert looked[1] - looked[0] >= 0.25
+
+
+def test_a_command_that_is_known_to_share_is_weighed_again_only_when_it_has_grown(
+    tmp_path: Path,
+) -> None:
+    """The exact figure makes the kernel walk through all its pages."""
+    script = (
+        "import os, time\n"
+        "shared = b'y' * (100 << 20)\n"
+        "for number in range(3):\n"
+        "    if os.fork() == 0: time.sleep(60)\n"
+        "print('ready', flush=True)\n"
+        "input_ = open('gate').read()\n"
+        "more = b'z' * (150 << 20)\n"
+        "print('grown', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+
+    def work() -> None:
+        os.mkfifo(tmp_path / "gate")
+        processes, printed = LiveProcesses(cgroups=Cgroups(())), Printed()
+        weighed: list[str] = []
+
+        def count(event: str, told: tuple[object, ...]) -> None:
+            if event == "open" and str(told[0]).endswith("/smaps_rollup"):
+                weighed.append(str(told[0]))
+
+        sys.addaudithook(count)
+        order = command(tmp_path, *python(script), sink=printed, memory_bytes=200 * MIB)
+        job = processes.start(order)
+        assert eventually(lambda: printed.text == "ready\n")
+        watch = MemoryWatch(limit_bytes=200 * MIB, group=None)
+        looks: list[int] = []
+
+        def living() -> list[ProcessIdentity]:
+            looks.append(1)
+            return job.living()
+
+        assert eventually(lambda: watch.look(living) is None and len(looks) >= 4)
+        assert len(weighed) == 4
+        (tmp_path / "gate").write_text("")
+        assert eventually(lambda: watch.look(living) is not None)
+        kill(job)
+
+    in_supervisor(work)
 
 
 # The kernel's files of version 2, as plain files
@@ -190,6 +265,5 @@ def test_a_limit_that_the_kernel_refuses_is_watched_instead(
     watch.limit()
     assert "event=no_memory_limit" in caplog.text
     assert watch.look(list) is None
-    assert watch.look(lambda: [processes.own_identity()]) == (
-        "it used more than the 1 MiB of memory that it stated"
-    )
+    assert eventually(lambda: watch.look(lambda: [processes.own_identity()]) is not None)
+    assert watch.look(list) == "it used more than the 1 MiB of memory that it stated"

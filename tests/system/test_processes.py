@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -17,7 +18,7 @@ from stado.errors import ChannelClosed
 from stado.ports import Channel, Peer, ProcessIdentity
 from stado.system.cgroups import Cgroups
 from stado.system.processes import LiveProcesses
-from tests.system.commands import WAIT_SECONDS, command, eventually, kill, shell
+from tests.system.commands import WAIT_SECONDS, command, eventually, in_supervisor, kill, shell
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
 
@@ -306,7 +307,71 @@ def test_a_dead_peer_leaves_nothing_of_its_session(
     peer.channel.close()
 
 
+def leave_in_session(*, own_group: bool) -> tuple[int, int]:
+    """A session whose leader is gone, and a process in it: forked twice, as daemons are."""
+    reader, writer = os.pipe()
+    leader = os.fork()
+    if leader == 0:
+        os.setsid()
+        group = {"process_group": 0} if own_group else {}
+        left = subprocess.Popen(["sleep", "60"], **group)  # type: ignore[call-overload]
+        os.write(writer, str(left.pid).encode())
+        os._exit(0)
+    os.waitpid(leader, 0)
+    left_pid = int(os.read(reader, 20))
+    os.close(reader)
+    os.close(writer)
+    return leader, left_pid
+
+
+@pytest.mark.parametrize(
+    ("own_group", "started"),
+    [(False, 1), (True, 1 << 60)],
+    ids=["a daemon", "older than the supervisor"],
+)
+def test_strangers_in_a_session_that_got_the_number_later_are_spared(
+    processes: LiveProcesses, own_group: bool, started: int
+) -> None:
+    """A command is in a group of its own from its first instruction on; a daemon is in that of
+    its session's leader."""
+    leader, stranger = leave_in_session(own_group=own_group)
+    try:
+        assert processes.kill_session(ProcessIdentity(leader, started))
+        assert processes.identify(stranger) is not None
+    finally:
+        os.kill(stranger, signal.SIGKILL)
+    assert eventually(lambda: processes.identify(stranger) is None)
+
+
+def test_what_a_dead_supervisor_left_in_groups_of_their_own_is_killed(
+    processes: LiveProcesses,
+) -> None:
+    """R203: on any host, by the number of the session alone."""
+    leader, left = leave_in_session(own_group=True)
+    assert processes.kill_session(ProcessIdentity(leader, 1))
+    assert processes.identify(left) is None
+
+
 # Identities
+
+
+@pytest.mark.parametrize("number", [errno.ESRCH, errno.EPERM, errno.EACCES, errno.ENOENT])
+def test_a_process_that_is_gone_or_hidden_by_the_kernel_is_not_there(number: int) -> None:
+    """Some mounts of /proc refuse to show what is another account's, and a process may end at
+    any moment."""
+
+    def work() -> bool:
+        path = f"/proc/{os.getppid()}/stat"
+
+        def refuse(event: str, told: tuple[object, ...]) -> None:
+            if event == "open" and told[0] == path:
+                raise OSError(number, os.strerror(number))
+
+        assert LiveProcesses().identify(os.getppid()) is not None
+        sys.addaudithook(refuse)
+        return LiveProcesses().identify(os.getppid()) is None
+
+    assert in_supervisor(work)
 
 
 def test_a_living_process_has_an_identity_that_lasts(processes: LiveProcesses) -> None:
