@@ -78,7 +78,9 @@ def _nothing_to_do(repo: Repository, selection: Selection, *, asks: bool, as_jso
             render.print_json({"jobs": []})
         render.tell(f"no job of {user_name()} is queued or runs: there is nothing to cancel")
         return True
-    if not asks or any(not state.at_rest for state in _states(repo, selection).values()):
+    if not asks or selection.unfinished is not None:
+        return False
+    if any(not state.at_rest for state in _states(repo, selection).values()):
         return False
     render.tell(f"stado: your newest, {_described(repo, selection)}, has ended: not cancelled")
     return True
@@ -159,8 +161,8 @@ def _cancel_all(repo: Repository, selection: Selection, user: str) -> list[Cance
     from stado.jobs.repository import PARALLEL_REQUESTS
     from stado.jobs.submit import finish_submission
 
-    if selection.run is not None and not selection.run.value.complete:
-        finish_submission(repo, selection.run, fresh=False)
+    if selection.unfinished is not None:
+        finish_submission(repo, selection.unfinished, fresh=False)
     return repo.tasks.map(
         lambda job_id: cancel_job(repo, job_id, by=user),
         selection.job_ids,

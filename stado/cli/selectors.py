@@ -51,6 +51,11 @@ class Selection:
     def base_id(self) -> str:
         return ids.base_of(self.job_ids[0])
 
+    @property
+    def unfinished(self) -> Stored[RunRecord] | None:
+        """The run, where its submission was interrupted: not all of its jobs may be there yet."""
+        return None if self.run is None or self.run.value.complete else self.run
+
 
 def select(repo: Repository, text: str, *, user: str) -> Selection:
     """The jobs that `text` names. Raises `Refused` when it names nothing, or several things."""

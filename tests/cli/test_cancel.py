@@ -21,6 +21,18 @@ def submit(stado: Program, run_id: str) -> str:
     return stado.ok("submit", "--run-id", run_id, "run")
 
 
+def interrupted_batch(stado: Program, world: World) -> tuple[str, str]:
+    """Of its two jobs the first was made."""
+    first, second = stado.ok(
+        "submit", "--run-id", "x", "--batch", "-", stdin=b"one\ntwo\n"
+    ).splitlines()
+    run = world.repo.find_run("x")
+    assert run is not None
+    world.repo.store.put(keys.run("x"), run.value.evolve(complete=False).encode())
+    world.repo.store.delete(keys.record(State.QUEUED, second), None)
+    return first, second
+
+
 def test_a_queued_job_is_cancelled_at_once(stado: Program, world: World) -> None:
     """R205"""
     job_id = submit(stado, "x")
@@ -81,16 +93,18 @@ def test_an_interrupted_submission_is_cancelled_whole(
     stado: Program, world: World, named: str
 ) -> None:
     """Else a sweep would queue what is missing of it later, and it would start."""
-    first, second = stado.ok(
-        "submit", "--run-id", "x", "--batch", "-", stdin=b"one\ntwo\n"
-    ).splitlines()
-    run = world.repo.find_run("x")
-    assert run is not None
-    world.repo.store.put(keys.run("x"), run.value.evolve(complete=False).encode())
-    world.repo.store.delete(keys.record(State.QUEUED, second), None)
+    first, second = interrupted_batch(stado, world)
     job = "last" if named == "last" else first.partition("-")[0]
     told = stado.ok("cancel", job, "--yes")
     assert told.splitlines() == [f"{first}  cancelled", f"{second}  cancelled"]
+
+
+def test_an_interrupted_submission_has_not_ended_with_those_that_were_made(
+    stado: Program, world: World
+) -> None:
+    first, second = interrupted_batch(stado, world)
+    world.complete(first)
+    assert stado.ok("cancel", "--yes") == f"{second}  cancelled"
 
 
 def test_a_silent_worker_is_not_waited_for_beyond_its_lease(
