@@ -16,7 +16,7 @@ from stado.cli.watching import follow_log, print_log
 from stado.core import keys
 from stado.core.records import Ending, LogAccount, Manifest, Record
 from stado.core.states import Reason, State, Verdict
-from stado.errors import Misconfigured, Unavailable
+from stado.errors import Misconfigured, Refused, Unavailable
 from stado.jobs.claim import Claimed
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.logs import write_segment
@@ -332,3 +332,14 @@ def test_waiting_for_a_submission_survives_a_store_that_is_away(
     states = wait_all_at_rest(stage.over(store), [stage.job], stage.job, lambda _: None)
     assert states == {stage.job: State.COMPLETED}
     assert "what was submitted goes on" in capsys.readouterr().err
+
+
+def test_waiting_for_a_job_that_somebody_has_removed_ends(stage: Stage) -> None:
+    def still_waiting() -> None:
+        pytest.fail("still waiting")
+
+    record = keys.record(State.QUEUED, stage.job)
+    stage.clock.at(5, lambda: stage.world.store.delete(record, None))
+    stage.clock.at(300, still_waiting)
+    with pytest.raises(Refused, match="any more"):
+        wait_all_at_rest(stage.world.repo, [stage.job], stage.job, lambda _: None)
