@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import google.auth
 from google.auth import exceptions as auth
 from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import Request as AuthRequest
 from google.cloud.storage import Client
 from requests.adapters import HTTPAdapter
 
@@ -35,6 +37,9 @@ PUBLIC_ENDPOINT = "https://storage.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 _CONNECTIONS = 64
 _TRANSFER_SECONDS = (3, 60)
+_FINDING_SECONDS = (3, 10)
+"""For what the library asks on the way to credentials: its own limit is two minutes."""
+
 _BY_VARIABLE = " file via the GOOGLE_APPLICATION_CREDENTIALS environment variable"
 """What the library puts behind the name of a file that it found so."""
 
@@ -133,7 +138,8 @@ class GcsSession:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         before = _NOTHING if self._file is None else look_at(self._file)
         try:
-            credentials, _ = google.auth.default(scopes=[_SCOPE])
+            asked = partial(AuthRequest(), timeout=_FINDING_SECONDS)
+            credentials, _ = google.auth.default(scopes=[_SCOPE], request=asked)  # type: ignore[arg-type]
         except auth.TransportError:
             raise
         except (auth.GoogleAuthError, OSError, ValueError, TypeError, AttributeError) as error:

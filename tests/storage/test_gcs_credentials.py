@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -252,3 +254,18 @@ def test_an_endpoint_of_ones_own_gets_no_credentials(guarded: Guarded) -> None:
         store.get("a")
     assert "authorization" not in {name.lower() for name in guarded.server.requests[0].headers}
     assert len(guarded.server.requests) == 1
+
+
+def test_finding_credentials_does_not_wait_for_ever(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library asks for the project of some credentials: its own time limit is two minutes."""
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        document = json.loads(guarded.path.read_text())
+        document["token_url"] = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
+        guarded.path.write_text(json.dumps(document))
+        begin = time.monotonic()
+        with pytest.raises(Unavailable, match="no access token"):
+            guarded.ask(guarded.session())
+        assert time.monotonic() - begin < 40
