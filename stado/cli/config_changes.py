@@ -33,6 +33,10 @@ def change_config(decide: Callable[[ConfigFile], Sequence[Change]]) -> Path:
     Nobody else changes the file meanwhile, and who reads it finds the old or the new one. A link
     stays a link. Raises `Refused` for a file that cannot be read, understood, or written."""
     path = config_path()
+    if path.parts[:1] == ("~",):
+        raise Refused(
+            "config_invalid", "nothing tells where your home is: set HOME or STADO_CONFIG"
+        )
     target = Path(os.path.realpath(path))
     with _naming_the_file(path):
         target.parent.mkdir(parents=True, exist_ok=True)

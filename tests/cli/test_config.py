@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -339,3 +340,16 @@ def test_however_a_file_is_written_a_change_means_what_it_should(text: str, chan
 def test_any_text_can_be_a_value(value: str) -> None:
     text = changed_text(ConfigFile(), [Change(("region",), value)])
     assert tomllib.loads(text) == {"region": value}
+
+
+def test_without_a_home_nothing_is_written_into_a_folder_of_that_sign(
+    stado: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(uid)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert "HOME" in stado.refused("config", "set", "region", "eu-central-1")
+    assert not (tmp_path / "~").exists()
