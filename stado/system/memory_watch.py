@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stado.ports import ProcessIdentity
+from stado.sizes import in_words
 from stado.system.control_group import read_of_group, write_to_group
 
 _logger = logging.getLogger(__name__)
 
-_GIB = 1 << 30
-_MIB = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _NEARLY = 0.95
@@ -93,7 +92,7 @@ class MemoryWatch:
 
     def _too_much(self) -> str:
         assert self._limit_bytes is not None
-        return f"it used more than the {_in_words(self._limit_bytes)} of memory that it stated"
+        return f"it used more than the {in_words(self._limit_bytes)} of memory that it stated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,3 @@ def _read_of_process(pid: int, name: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _in_words(count: int) -> str:
-    return f"{count / _GIB:g} GiB" if count >= _GIB else f"{count / _MIB:g} MiB"

@@ -14,7 +14,10 @@ ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main
 
 OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 
-_USE_CASES = ("stado.errors", "stado.ports", "stado.core", "stado.jobs", "stado.storage.port")
+_USE_CASES = (
+    *("stado.errors", "stado.ports", "stado.sizes"),
+    *("stado.core", "stado.jobs", "stado.storage.port"),
+)
 _SETTINGS = ("stado.settings", "stado.config_file", "stado.choice")
 _PROGRAMS = (*_USE_CASES, *_SETTINGS, "stado.target", "stado.version")
 _BUILDING = (
@@ -26,13 +29,14 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     # The longest name that fits a module says what of ours it may import besides its own layer.
     "stado": (),
     "stado.errors": (),
+    "stado.sizes": (),
     "stado.ports": ("stado.errors",),
     "stado.settings": ("stado.errors",),
     "stado.config_file": ("stado.errors", "stado.settings"),
     "stado.choice": ("stado.errors", "stado.settings", "stado.config_file"),
     "stado.core": ("stado.errors",),
     "stado.storage": ("stado.errors", "stado.ports"),
-    "stado.system": ("stado.errors", "stado.ports"),
+    "stado.system": ("stado.errors", "stado.ports", "stado.sizes"),
     "stado.jobs": _USE_CASES,
     "stado.providers": ("stado.errors", "stado.ports", "stado.core"),
     # What the three programs share when they are put together.

@@ -108,6 +108,30 @@ def test_a_limit_of_memory_moves_one_thread_of_the_supervisor_and_only_for_a_mom
     in_supervisor(work)
 
 
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+def test_a_limit_is_for_its_command_alone(each: LiveProcesses, tmp_path: Path) -> None:
+    """The supervisor is back where it stays, and the next command has no limit."""
+
+    def work() -> None:
+        first = each.start(command(tmp_path, "true"))
+        assert first.wait(WAIT_SECONDS) == 0
+        assert first.close(WAIT_SECONDS)
+        stays = Path("/proc/self/cgroup").read_text()
+        limited = each.start(command(tmp_path, "sleep", "60", memory_bytes=96 * MIB))
+        assert Path("/proc/self/cgroup").read_text() == stays
+        assert limited.living() == [limited.identity]
+        counts = each.containment().limits_memory_by != "watchdog"
+        assert (limited.enclosure != first.enclosure) == counts
+        assert kill(limited) == -signal.SIGKILL
+        next_one = each.start(command(tmp_path, *python("kept = b'y' * (150 << 20)")))
+        assert next_one.enclosure == first.enclosure
+        assert next_one.wait(WAIT_SECONDS) == 0
+        assert next_one.memory_exceeded() is None
+        assert next_one.close(WAIT_SECONDS)
+
+    in_supervisor(work)
+
+
 @pytest.mark.parametrize(
     ("limit_mib", "answer"),
     [(200, None), (60, "it used more than the 60 MiB of memory that it stated")],
