@@ -445,7 +445,7 @@ class JobRun:
         except OSError as error:
             where = f": {error.filename}" if error.filename is not None else ""
             text = f"{error.strerror or error}{where}"
-            own_folder = error.filename is not None and error.filename == self._record.spec.workdir
+            own_folder = str(error.filename) == self._record.spec.workdir
             if own_folder or error.errno == errno.E2BIG:
                 raise _NotStarted(text) from error
             given_back = self._record.epoch - 1 - self._record.lease_losses

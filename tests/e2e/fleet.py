@@ -190,6 +190,17 @@ class Fleet:
         shutil.rmtree(self.folder / "hosts", ignore_errors=True)
         assert not failed, f"ended by themselves: {failed}"
 
+    def stado(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line, as a person calls it on a wide screen."""
+        return subprocess.run(
+            [sys.executable, "-m", "stado.cli.main", *arguments],
+            env={**self._environment, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
     def expect_failure(self, process: subprocess.Popen[bytes]) -> int:
         """The exit code of one that is to end by itself."""
         code = process.wait(30)

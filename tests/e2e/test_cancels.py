@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import cancel
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import wait_for
+from tests.system.commands import stuck
 
 ESCAPE = """
 import os, signal, subprocess, sys, time
@@ -102,6 +104,34 @@ def test_children_that_left_the_session_do_not_survive_their_supervisor(
     assert left == [] if contained else len(left) <= 2
     for pid in left:
         os.kill(pid, signal.SIGKILL)
+
+
+def test_a_cancel_waits_for_what_is_stuck_in_the_kernel_and_names_it(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
+    """A22, A24: `status` says cancelling, with the process and how often it was killed, and never
+    cancelled while it lives. Where this host lets us make nothing stuck, it ends at once."""
+    fleet = make_fleet(lease_seconds=4)
+    fleet.agent("one")
+    fleet.coordinator()
+    own = tmp_path / "pid"
+    submission = fleet.submit(f"setsid sh -c 'echo $$ > {own}; exec sleep 300' & sleep 300")
+    (job_id,) = submission.job_ids
+    wait_for(lambda: own.exists() and own.read_text().endswith("\n"))
+    pid = int(own.read_text())
+    with stuck(pid) as held:
+        cancel(fleet.repo, job_id, by="ada")
+        if held:
+            wait_for(lambda: "still alive" in fleet.stado("status", submission.run_id).stderr)
+            told = fleet.stado("status", submission.run_id)
+            assert "cancelling" in told.stdout
+            named = rf"killed \d+ times and still alive: process {pid} \(sleep, in uninterruptible"
+            assert re.search(named, told.stderr)
+            time.sleep(2 * fleet.repo.deployment.lease_seconds)
+            assert fleet.states(submission) == {job_id: State.RUNNING}
+    assert fleet.wait_at_rest(submission) == {job_id: State.CANCELLED}
+    assert fleet.story(job_id).record.epoch == 1
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_cancel_takes_a_check_in_and_what_the_command_needs(

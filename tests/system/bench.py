@@ -17,6 +17,7 @@ from stado.errors import ChannelClosed
 from stado.ports import Channel, Command
 from stado.system.cgroups import Cgroups
 from stado.system.processes import LiveProcesses
+from tests.system.commands import in_supervisor
 
 WAIT_SECONDS = 60.0
 OUTPUT_BYTES = 4_000_000_000
@@ -28,17 +29,21 @@ def main() -> None:
     processes = LiveProcesses()
     print(processes.containment())
     print(f"{'':38}{'wall':>8}{'own CPU':>9}{'children':>9}")
-    bare = LiveProcesses(cgroups=Cgroups(()))
-    measure("a command from start to close", 200, lambda: run_job(processes))
-    measure("the same with a limit of memory", 200, lambda: run_job(processes, 1 << 30))
-    measure("the same without control groups", 200, lambda: run_job(bare))
-    measure_output(processes)
+    in_supervisor(lambda: measure_jobs(processes))
     measure("fork, exit, poll", 200, lambda: run_fork(processes))
     measure_round_trip(processes)
     import_what_a_worker_has()
     measure("fork, exit, poll: with msgspec", 200, lambda: run_fork(processes))
     import_a_cloud_client()
     measure("fork, exit, poll: with an S3 client", 200, lambda: run_fork(processes))
+
+
+def measure_jobs(processes: LiveProcesses) -> None:
+    bare = LiveProcesses(cgroups=Cgroups(()))
+    measure("a command from start to close", 200, lambda: run_job(processes))
+    measure("the same with a limit of memory", 200, lambda: run_job(processes, 1 << 30))
+    measure("the same without control groups", 200, lambda: run_job(bare))
+    measure_output(processes)
 
 
 def measure(name: str, times: int, act: Callable[[], None]) -> None:

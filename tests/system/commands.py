@@ -6,14 +6,15 @@ import itertools
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stado.ports import Channel, Command, JobProcess
 from stado.system.cgroup_mounts import FREEZER_V1, MEMORY_V1, V2, find_hierarchies
 from stado.system.cgroups import Cgroups
-from stado.system.control_group import read_of_group
+from stado.system.control_group import read_of_group, write_to_group
 from stado.system.processes import LiveProcesses
 
 WAIT_SECONDS = 20.0
@@ -98,6 +99,26 @@ def read_pid(path: Path) -> int:
     """From a file that a command writes a line to."""
     assert eventually(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())
+
+
+@contextmanager
+def stuck(pid: int) -> Iterator[bool]:
+    """Holds a process as if it were stuck in the kernel, if this host lets us: no signal ends
+    what is in a frozen group of version 1. It is another group than an enclosure's."""
+    if only(FREEZER_V1).containment().contains_by != "cgroup-v1":
+        yield False
+        return
+    (freezer,) = (one for one in find_hierarchies() if one.kind == FREEZER_V1)
+    group = freezer.own / f"stuck-{os.getpid()}"
+    group.mkdir()
+    try:
+        write_to_group(f"{group}/cgroup.procs", str(pid).encode())
+        write_to_group(f"{group}/freezer.state", b"FROZEN")
+        yield True
+    finally:
+        write_to_group(f"{group}/freezer.state", b"THAWED")
+        assert eventually(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
 
 
 def in_supervisor(work: Callable[[], Any]) -> Any:

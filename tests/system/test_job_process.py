@@ -12,15 +12,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stado.ports import Command, JobProcess, ProcessIdentity, Resistance
-from stado.system.cgroup_mounts import FREEZER_V1, V2, find_hierarchies
+from stado.system.cgroup_mounts import V2, find_hierarchies
 from stado.system.cgroups import Cgroups
 from stado.system.control_group import write_to_group
 from stado.system.processes import LiveProcesses
@@ -36,6 +34,7 @@ from tests.system.commands import (
     pids_in,
     read_pid,
     shell,
+    stuck,
 )
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
@@ -529,26 +528,6 @@ def test_who_cannot_be_signalled_is_named_and_goes_on_living(tmp_path: Path) -> 
         assert end(job) == -signal.SIGKILL
 
     in_supervisor(work)
-
-
-@contextmanager
-def stuck(pid: int) -> Iterator[bool]:
-    """Holds a process as if it were stuck in the kernel, if this host lets us: no signal ends
-    what is in a frozen group of version 1. It is another group than an enclosure's."""
-    if only(FREEZER_V1).containment().contains_by != "cgroup-v1":
-        yield False
-        return
-    (freezer,) = (one for one in find_hierarchies() if one.kind == FREEZER_V1)
-    group = freezer.own / f"stuck-{os.getpid()}"
-    group.mkdir()
-    try:
-        write_to_group(f"{group}/cgroup.procs", str(pid).encode())
-        write_to_group(f"{group}/freezer.state", b"FROZEN")
-        yield True
-    finally:
-        write_to_group(f"{group}/freezer.state", b"THAWED")
-        assert eventually(lambda: not (group / "cgroup.procs").read_text())
-        group.rmdir()
 
 
 def test_a_process_that_is_stuck_in_the_kernel_is_named_until_it_is_gone(
