@@ -14,7 +14,7 @@ from stado.cli.screen import Frame
 from stado.cli.tables import Column, cell_width
 from stado.core.records import Capacity, Hindrance
 from stado.errors import Unreadable
-from stado.jobs.health import AgentSight, AgentState
+from stado.jobs.health import AGENTS_MAX, AgentSight, AgentState
 
 _STATE_STYLES = {
     "working": "green",
@@ -103,6 +103,8 @@ def notes(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> Ite
         yield f"each {common}" if len(sights) > 1 else common
     if unreadable:
         yield unreadable_text(unreadable)
+    if _may_lack_some(sights, unreadable):
+        yield f"{AGENTS_MAX:,} reports were read: there may be more"
 
 
 def hosts_fields(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> dict[str, Any]:
@@ -111,7 +113,12 @@ def hosts_fields(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable])
         "hosts": [_host_fields(sight) for sight in sights],
         "counts": {state.value: count for state, count in counts.items()},
         "unreadable": [error.key for error in unreadable],
+        "more": _may_lack_some(sights, unreadable),
     }
+
+
+def _may_lack_some(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> bool:
+    return len(sights) + len(unreadable) >= AGENTS_MAX
 
 
 def _lines(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> list[str]:

@@ -235,7 +235,7 @@ def _batch_lines(look: _Look) -> Iterator[str]:
 
     if look.batch_states and look.selection is not None:
         yield ""
-        yield f"batch {look.selection.base_id}: {views.jobs_text(len(look.batch_states))}"
+        yield f"batch {look.selection.base_id}: {views.jobs_text(len(look.selection.job_ids))}"
         yield from views.count_lines(look.batch_states.values())
 
 

@@ -88,6 +88,16 @@ def test_a_report_that_cannot_be_read_is_counted(stado: Program, world: World) -
     assert stado.json("hosts")["unreadable"] == [keys.capacity("bad@box")]
 
 
+def test_a_list_that_may_lack_hosts_says_so(stado: Program, world: World) -> None:
+    for number in range(1000):
+        report(world, f"a{number}@box")
+    assert "1,000 reports were read: there may be more" in stado("hosts").stderr
+    assert stado.json("hosts")["more"] is True
+    world.repo.store.delete(keys.capacity("a7@box"), None)
+    assert "there may be more" not in stado("hosts").stderr
+    assert stado.json("hosts")["more"] is False
+
+
 def test_a_host_cannot_drive_the_terminal(stado: Program, world: World) -> None:
     hindrance = Hindrance(code="x\x1b[2J", detail="y\x07\nz", since=world.repo.now())
     report(world, "a@box", host="\x1b]0;owned\x07", version="\x1b[31m", hindrance=hindrance)
