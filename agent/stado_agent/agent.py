@@ -40,6 +40,8 @@ _REST_SECONDS = 2.0
 """After a supervisor died: what killed it may be the host's own, and kill the next one."""
 _HUNG_SECONDS_MIN = 120.0
 """A supervisor that waits for an unreachable store can be silent for a while."""
+_NEWS_SHARE = 0.25
+"""Of a beat: so soon after the last broadcast others hear of a job that began or ended here."""
 _LEFTOVERS_SECONDS = 30.0
 """Between looks for what dead supervisors left."""
 _LEFT_TO_OTHERS_SECONDS = 600.0
@@ -140,6 +142,8 @@ class Agent:
         self._inherited: list[SupervisorNote] = []
         self._broadcast_at = float("-inf")
         self._broadcasts = 0
+        self._has_news = False
+        self._told_of_hindrance = False
         self._unwell = False
         self._draining = False
         self._full = False
@@ -284,6 +288,7 @@ class Agent:
         elif event == "idle":
             one.entry = one.salvaging = None
             one.idle_since = self._repo.clock.monotonic()
+            self._has_news = True
             self._supply.hurry()
 
     def take_back(self) -> None:
@@ -332,7 +337,9 @@ class Agent:
         return own + inherited + self._aftermath.reserved
 
     def _dispatch(self) -> None:
-        if self._health.hindrance() is not None or self._on_trial is not None:
+        hindrance = self._health.hindrance()
+        self._has_news |= (hindrance is not None) != self._told_of_hindrance
+        if hindrance is not None or self._on_trial is not None:
             self._full = True
             return
         in_hand = self._jobs_in_hand()
@@ -351,6 +358,7 @@ class Agent:
             if not self._send(one, {"do": "run", "entry": entry.name, "trial": trial}):
                 self._supply.rest(_REST_SECONDS)
                 return
+            self._has_news = True
             if trial:
                 self._on_trial = one
                 return
@@ -423,15 +431,20 @@ class Agent:
     # --- what others see ----------------------------------------------------------------
 
     def _broadcast_when_due(self) -> None:
+        """Each beat, and sooner when something has changed: others go by what we said last."""
         now = self._repo.clock.monotonic()
-        if now - self._broadcast_at >= self._repo.deployment.beat_seconds:
+        beat = self._repo.deployment.beat_seconds
+        if now - self._broadcast_at >= (beat * _NEWS_SHARE if self._has_news else beat):
             self._broadcast_at = now
+            self._has_news = False
             self._end_hung()
             self._broadcast(stopped=False)
 
     def _broadcast(self, *, stopped: bool) -> None:
         self._broadcasts += 1
         offer = self._budget.offer(self._reserved())
+        hindrance = None if self._draining else self._health.hindrance()
+        self._told_of_hindrance = hindrance is not None
         capacity = Capacity(
             consumer=self._settings.consumer,
             incarnation=self._claimant.incarnation,
@@ -449,7 +462,7 @@ class Agent:
             draining=self._draining,
             stopped=stopped,
             version=self._settings.version,
-            hindrance=None if self._draining else self._health.hindrance(),
+            hindrance=hindrance,
             contains_by=self._containment.contains_by,
             limits_memory_by=self._containment.limits_memory_by,
             throttled=self._take_throttled(),

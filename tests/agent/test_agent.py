@@ -479,12 +479,31 @@ def test_a_broadcast_tells_what_there_is_and_what_runs(host: Host) -> None:
     assert (first.draining, first.stopped, first.jobs) == (False, False, [])
     host.step_for(LEASE / 8 + 2)
     second = host.capacity()
-    assert second.counter == first.counter + 1
+    assert second.counter > first.counter
     assert second.incarnation == first.incarnation
     assert (second.cpu_free, second.memory_free_gb) == (1, 14)
     (report,) = second.jobs
     assert (report.job_id, report.epoch) == (job, 1)
     assert report.signs > 0
+
+
+def test_what_begins_and_ends_here_is_told_soon(host: Host) -> None:
+    """`hosts` and `job why` go by it. A quiet agent says no more than once a beat."""
+    beat = LEASE / 8
+    host.script(30)
+    host.step_for(2 * beat)
+    quiet = host.capacity().counter
+    (job,) = host.submit("true", cpu=4)
+    host.step_to_start()
+    host.step_for(beat / 4 + 1.5)
+    assert (host.capacity().cpu_free, len(host.capacity().jobs)) == (0, 1)
+    host.step_until(lambda: host.at_rest(job))
+    host.step_for(beat / 4 + 1.5)
+    assert (host.capacity().cpu_free, len(host.capacity().jobs)) == (4, 0)
+    told = host.capacity().counter
+    assert told <= quiet + 6
+    host.step_for(4 * beat)
+    assert host.capacity().counter <= told + 5
 
 
 def test_limits_are_what_is_broadcast(host: Host) -> None:
