@@ -176,8 +176,9 @@ def _cancel_staying(selection: Selection) -> AbstractContextManager[None]:
 
     look = "stado status" + ("" if selection.text == ALL else f" {selection.base_id}")
     return going_on(
-        f"no longer waiting; the cancel stays. Look again: {look}; "
-        f"wait again: stado cancel {selection.text}"
+        "no longer waiting; the cancel stays",
+        f"look again: `{look}`",
+        f"wait again: `stado cancel {selection.text}`",
     )
 
 

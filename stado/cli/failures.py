@@ -15,7 +15,8 @@ from stado.errors import StadoError
 
 
 class Interrupted(Exception):
-    """Ctrl-C, where there is something to say about what goes on without us."""
+    """Ctrl-C, where there is something to say about what goes on without us. Its arguments are
+    lines."""
 
 
 class PipeClosed(Exception):
@@ -23,13 +24,13 @@ class PipeClosed(Exception):
 
 
 @contextmanager
-def going_on(text: str) -> Iterator[None]:
-    """Ctrl-C within ends with `text`: what goes on, and how to look at it again."""
+def going_on(text: str, *further: str) -> Iterator[None]:
+    """Ctrl-C within ends with `text`: what goes on; and with further lines: a command each."""
     try:
         yield
     except KeyboardInterrupt:
         _heed_no_more_interrupts()
-        raise Interrupted(text) from None
+        raise Interrupted(text, *further) from None
 
 
 def guarded(call: Callable[[], object]) -> int:
@@ -53,10 +54,13 @@ def _run(call: Callable[[], object]) -> int:
         result = call()
         return result if isinstance(result, int) else exits.OK
     except Interrupted as error:
-        _say(str(error))
+        first, *further = error.args
+        _begin_line()
+        _say(first, *further)
         return exits.INTERRUPTED
     except (KeyboardInterrupt, click.Abort):
         _heed_no_more_interrupts()
+        _begin_line()
         _say("interrupted")
         return exits.INTERRUPTED
     except StadoError as error:
@@ -87,10 +91,18 @@ def _heed_no_more_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _say(sentence: str) -> None:
-    from stado.cli.render import clean
+def _begin_line() -> None:
+    """A terminal shows the Ctrl-C where the cursor was."""
+    if sys.stderr.isatty():
+        click.echo(err=True)
 
-    click.echo(f"stado: {clean(sentence)}", err=True)
+
+def _say(sentence: str, *further: str) -> None:
+    from stado.cli.render import tell
+
+    tell(f"stado: {sentence}")
+    for line in further:
+        tell(line)
 
 
 def _click_sentence(error: click.ClickException) -> str:

@@ -59,8 +59,12 @@ def print_bytes(data: bytes) -> None:
 
 
 def tell(text: str) -> None:
-    """A line for people."""
-    click.echo(clean(text), err=True)
+    """A sentence for people. What is longer than a line, as a path may be, can be copied whole."""
+    for line in wrapped(text, terminal=stderr_is_terminal(), break_words=False):
+        click.echo(line, err=True)
+
+
+tell_wrapped = tell
 
 
 def stdout_is_terminal() -> bool:
@@ -101,10 +105,13 @@ def clean_table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) 
     )
 
 
-def wrapped(text: str, *, indent: int = 0, terminal: bool | None = None) -> list[str]:
+def wrapped(
+    text: str, *, indent: int = 0, terminal: bool | None = None, break_words: bool = True
+) -> list[str]:
     """Clean lines that fit the terminal, broken between words; all but the first are indented.
-    A `command` stays in one piece where a line holds it. Elsewhere it is one line. `terminal`:
-    whether it goes to one; None: as stdout does."""
+    A `command` stays in one piece where a line holds it, as a word does, or always without
+    `break_words`. Elsewhere it is one line. `terminal`: whether it goes to one; None: as stdout
+    does."""
     if not (stdout_is_terminal() if terminal is None else terminal):
         return [clean(text)]
     import textwrap
@@ -115,6 +122,7 @@ def wrapped(text: str, *, indent: int = 0, terminal: bool | None = None) -> list
         max(_WRAP_WIDTH_MIN, terminal_size()[0]),
         subsequent_indent=" " * indent,
         break_on_hyphens=False,
+        break_long_words=break_words,
     )
     return [line.replace(_GLUE, " ") for line in lines] or [""]
 
@@ -122,12 +130,6 @@ def wrapped(text: str, *, indent: int = 0, terminal: bool | None = None) -> list
 def print_wrapped(text: str, *, indent: int = 0) -> None:
     for line in wrapped(text, indent=indent):
         click.echo(line)
-
-
-def tell_wrapped(text: str) -> None:
-    """A longer sentence for people."""
-    for line in wrapped(text, terminal=stderr_is_terminal()):
-        click.echo(line, err=True)
 
 
 def styled(text: str, style: str | None, *, bold: bool = False) -> str:

@@ -241,8 +241,9 @@ def _wait(repo: Repository, submission: Submission) -> dict[str, State]:
     base = submission.base_id
     with (
         going_on(
-            f"no longer waiting; what was submitted goes on. Look again: stado status {base}; "
-            f"stop it: stado cancel {base}"
+            "no longer waiting; what was submitted goes on",
+            f"look again: `stado status {base}`",
+            f"stop it: `stado cancel {base}`",
         ),
         shown_progress(len(submission.job_ids)) as show,
     ):

@@ -47,8 +47,11 @@ def follow_log(repo: Repository, job_id: str, *, lines: int | None) -> int:
 
     Begins with the newest epoch that has a log, or before there is any. The log of an epoch is
     complete before its verdict: after the job was seen at rest, one more look gives the rest."""
-    again = f"Look again: stado job watch {job_id} --follow; stop it: stado cancel {job_id}"
-    with going_on(f"no longer watching; job {job_id} goes on. {again}"):
+    with going_on(
+        f"no longer watching; job {job_id} goes on",
+        f"look again: `stado job watch {job_id} --follow`",
+        f"stop it: `stado cancel {job_id}`",
+    ):
         patience = Patience(repo.clock, meanwhile=f"job {job_id} goes on")
         first = patience.call(lambda: present_record(repo, job_id))
         sight = JobSight(repo, first)

@@ -38,6 +38,8 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env={"TERM": "xterm-256color", **values},
+            start_new_session=True,
+            preexec_fn=_take_terminal,
         )
         os.close(theirs)
         self._seen = b""
@@ -51,6 +53,10 @@ class Terminal:
     def text(self) -> str:
         """Without control codes."""
         return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
+
+    def press(self, keys: bytes) -> None:
+        """As somebody does at the keyboard: Ctrl-C is `\x03`."""
+        os.write(self._ours, keys)
 
     def wait_for(self, text: str, *, times: int = 1, seconds: float = 30) -> None:
         end = time.monotonic() + seconds
@@ -77,3 +83,8 @@ class Terminal:
             return False
         self._seen += data
         return bool(data)
+
+
+def _take_terminal() -> None:
+    """In the new process: its stdin is its controlling terminal, whose keys signal it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
