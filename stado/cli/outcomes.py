@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from stado.core.records import Ending, Record
 
 _WORDS = {
-    State.CANCELLED: "is cancelled",
+    State.CANCELLED: "was cancelled",
     State.TIMED_OUT: "timed out",
     State.PAUSED: "is paused",
 }
 
 
 def outcome_line(record: Record) -> str:
-    """`job x completed in 3m 12s on local@h (waited 4 s)`, `job x failed: exit 3 after 12 s on
+    """`job x completed in 3m 12s on local@h (waited 4s)`, `job x failed: exit 3 after 12s on
     local@h: the command exited with 3 (job_failed)`; of a job at rest."""
     text = f"job {record.id} {_WORDS.get(record.state, record.state.value)}"
     ending = record.ending
@@ -32,10 +32,10 @@ def outcome_line(record: Record) -> str:
 
 
 def elapsed_text(seconds: float) -> str:
-    """`0.4 s`, `12 s`, and as all durations from a minute on: `3m 12s`."""
+    """As all durations, `3m 12s`; what is short with its tenths: `0.4s`."""
     if seconds < 9.95:
-        return f"{max(0.0, seconds):.1f}".removesuffix(".0") + " s"
-    return f"{round(seconds)} s" if seconds < 59.5 else duration(round(seconds))
+        return f"{max(0.0, seconds):.1f}".removesuffix(".0") + "s"
+    return duration(round(seconds))
 
 
 def _taken(ending: Ending, word: str) -> str:

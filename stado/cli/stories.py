@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from stado.cli.outcomes import elapsed_text
 from stado.cli.render import duration, instant_text, plural
 from stado.cli.views import (
     ending_text,
@@ -20,7 +21,7 @@ from stado.cli.views import (
 from stado.core.states import State
 
 if TYPE_CHECKING:
-    from stado.core.records import Heartbeat, LateResult, Record
+    from stado.core.records import Ending, Heartbeat, LateResult, Record
     from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
@@ -80,7 +81,12 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
 def ago_text(instant: datetime, now: datetime) -> str:
     """`2026-03-29 01:30:00Z (3m 12s ago)`."""
     age = duration((now - instant).total_seconds())
-    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ} ({age} ago)"
+    return f"{moment_text(instant)} ({age} ago)"
+
+
+def moment_text(instant: datetime) -> str:
+    """`2026-03-29 01:30:00Z`."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def _last_sign(record: Record, life: Life) -> datetime:
@@ -111,13 +117,25 @@ def _status(story: Story, now: datetime) -> str:
         seconds = waiting_seconds(record, now)
     elif life is not None:
         seconds = running_seconds(record, life.heartbeat, now)
-    lasting = f" for {duration(seconds)}" if seconds is not None else ""
+    lasting = f" for {duration(seconds)}" if seconds is not None else _after(record.ending)
     parts = [f"{record.state.value}{lasting}, epoch {record.epoch}"]
     if life is not None and life_word(life) != record.state.value:
         parts.append(life_word(life))
-    if record.starts:
-        parts.append(f"started {plural(record.starts, 'time')}")
+    starts = record.starts + _starts_now(life)
+    if starts:
+        parts.append(f"started {plural(starts, 'time')}")
     return ", ".join(parts)
+
+
+def _starts_now(life: Life | None) -> int:
+    """A record counts the starts of epochs that have ended; of the present one its beats tell."""
+    return int(life is not None and life.heartbeat is not None and bool(life.heartbeat.started_at))
+
+
+def _after(ending: Ending | None) -> str:
+    if ending is None or ending.started_at is None:
+        return ""
+    return f" after {elapsed_text((ending.ended_at - ending.started_at).total_seconds())}"
 
 
 def _spec_lines(record: Record) -> Iterator[str]:
@@ -127,10 +145,10 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "verify": spec.verify,
         "workdir": spec.workdir,
         "env": ", ".join(sorted(spec.environment)) or None,
-        "cpu": spec.cpu,
+        "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
         "priority": record.priority or None,
-        "deadline": instant_text(spec.deadline_at),
+        "deadline": None if spec.deadline_at is None else moment_text(spec.deadline_at),
         "run": record.run_id,
         "batch": record.batch_id,
         "rerun of": record.rerun_of,
@@ -160,8 +178,14 @@ def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
 def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
     if epoch.end is not None:
         ending = epoch.end.ending
-        yield ending_text(ending)
-        yield f"by {ending.by} {ago_text(ending.ended_at, now)}"
+        yield f"{ending_text(ending)}{_asked_by(epoch)}"
+        ran = _after(ending)
+        yield f"by {ending.by} {ago_text(ending.ended_at, now)}{ran and f',{ran}'}"
+
+
+def _asked_by(epoch: EpochStory) -> str:
+    asked = epoch.cancel_asked_by
+    return "" if asked is None else f", asked for by {asked}"
 
 
 def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
@@ -188,6 +212,7 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "status_detail": ending.detail if ending else None,
         "exit_code": ending.exit_code if ending else None,
         "ended_by": ending.by if ending else None,
+        "cancel_asked_by": epoch.cancel_asked_by,
         "late": _late_fields(epoch.late) if epoch.late else None,
     }
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from stado.core import ids, keys
 from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Phase, Record
-from stado.core.states import State, projection_rank
+from stado.core.states import State, Verdict, projection_rank
 from stado.errors import Ambiguous, NotFound, Unreadable
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
@@ -220,6 +220,8 @@ class EpochStory:
     claim: ClaimCell | None
     end: EndCell | None
     late: LateResult | None
+    cancel_asked_by: str | None = None
+    """Of one that was cancelled while it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +272,14 @@ def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:
     claim = repo.find(ClaimCell, keys.claim_cell(job_id, epoch))
     end = repo.find_end(job_id, epoch)
     late = repo.find(LateResult, keys.late(job_id, epoch)) if end is not None else None
+    cancelled = end is not None and end.ending.verdict is Verdict.CANCELLED
+    asks = repo.find_asks(job_id, epoch) if cancelled else None
     return EpochStory(
         epoch=epoch,
         claim=claim.value if claim else None,
         end=end,
         late=late.value if late else None,
+        cancel_asked_by=asks.value.cancel_by if asks else None,
     )
 
 

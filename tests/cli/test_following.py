@@ -162,7 +162,7 @@ def test_follow_is_there_before_the_log_and_ends_with_the_times(
     first, then, last = shown.err.splitlines()
     assert first.startswith(f"job {stage.job} is queued: ")
     assert then == f"job {stage.job} runs on alice"
-    assert last == f"job {stage.job} completed in 3m 12s on alice (waited 4 s)"
+    assert last == f"job {stage.job} completed in 3m 12s on alice (waited 4s)"
 
 
 def test_a_failed_job_says_with_what_after_how_long_and_why(
@@ -172,7 +172,7 @@ def test_a_failed_job_says_with_what_after_how_long_and_why(
     stage.clock.at(16, lambda: stage.end(claimed, exit_code=3))
     assert follow_log(stage.world.repo, stage.job, lines=None) == 3
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"job {stage.job} failed: exit 3 after 12 s on alice: the command exited with 3 "
+        f"job {stage.job} failed: exit 3 after 12s on alice: the command exited with 3 "
         "(job_failed)"
     )
 

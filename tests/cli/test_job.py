@@ -8,11 +8,12 @@ import random
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 
 from stado.core import keys
-from stado.core.records import LateResult
+from stado.core.records import LateResult, Phase
 from stado.core.states import Reason, Verdict
 from tests.cli.conftest import Program, World, run_each
 
@@ -102,7 +103,7 @@ def test_the_story_tells_each_epoch_who_held_it_and_how_it_ended(
     world.repo.create(keys.late(job_id, 1), late)
     world.fail(job_id, 3)
     shown = stado.ok("job", "show", job_id)
-    assert "status    failed, epoch 2, started 2 times" in shown
+    assert "status    failed after 0s, epoch 2, started 2 times" in shown
     assert "epoch 1   local@box since" in shown
     assert "lost (lease_expired): worker local@box was not heard" in shown
     assert "too late" in shown
@@ -121,6 +122,42 @@ def test_the_story_of_a_queued_and_of_a_running_job(stado: Program, world: World
     assert "goes on" in stado.ok("job", "show", job_id)
     stado.ok("cancel", job_id, "--no-wait")
     assert stado.json("job", "show", job_id)["cancel_asked_by"] == "ada"
+
+
+def test_an_epoch_that_runs_counts_among_the_starts(stado: Program, world: World) -> None:
+    """R170: with what it has begun, and not before."""
+    job_id = submit(stado, "story")
+    lose(world, job_id)
+    claimed = world.claim(job_id)
+    assert "epoch 2, preparing, started 1 time" in stado.ok("job", "show", job_id)
+    world.beat(claimed, Phase.RUNNING)
+    assert "epoch 2, started 2 times" in stado.ok("job", "show", job_id)
+
+
+def test_who_asked_for_a_cancel_is_told_once_it_is_over(stado: Program, world: World) -> None:
+    """A24"""
+    job_id = submit(stado, "story")
+    claimed = world.claim(job_id)
+    stado.ok("cancel", job_id, "--no-wait")
+    world.end(claimed, Verdict.CANCELLED, reason=Reason.CANCELLED)
+    assert "cancelled (cancelled), asked for by ada" in stado.ok("job", "show", job_id)
+    (epoch,) = stado.json("job", "show", job_id)["epochs"]
+    assert (epoch["ended_by"], epoch["cancel_asked_by"]) == ("local@box", "ada")
+
+
+def test_a_story_tells_how_long_the_command_ran_and_plain_amounts(
+    stado: Program, world: World
+) -> None:
+    """R170"""
+    options = ("--cpu", "64", "--deadline-at", "2100-01-01T02:00:00+02:00")
+    job_id = stado.ok("submit", "--run-id", "story", *options, "run")
+    started_at = world.repo.now() - timedelta(seconds=192)
+    world.end(world.claim(job_id), Verdict.FAILED, exit_code=3, started_at=started_at)
+    shown = stado.ok("job", "show", job_id)
+    assert "status    failed after 3m 12s, epoch 1" in shown
+    assert "ago), after 3m 12s" in shown
+    assert "cpu       64 cores" in shown
+    assert "deadline  2100-01-01 00:00:00Z" in shown
 
 
 def test_values_of_the_environment_are_not_shown(stado: Program, world: World) -> None:
