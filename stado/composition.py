@@ -33,11 +33,25 @@ class Machine(NamedTuple):
     tasks: Tasks
 
 
+_OUR_LOGGERS = ("stado", "stado_agent", "stado_coordinator")
+
+
 def log_to_stderr() -> None:
-    """One line an event, for programs that run on and on."""
+    """One line an event, for programs that run on and on. Of libraries what they warn of."""
     import logging
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    for name in _OUR_LOGGERS:
+        logging.getLogger(name).setLevel(logging.INFO)
+
+
+def log_nowhere() -> None:
+    """For commands, which tell people in sentences: Python prints warnings that nobody takes."""
+    import logging
+
+    ours = logging.getLogger("stado")
+    if not ours.handlers:
+        ours.addHandler(logging.NullHandler())
 
 
 def live_machine() -> Machine:

@@ -13,9 +13,9 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.cli.selectors import Selection
-    from stado.core.records import Record
+    from stado.core.records import Deployment, Heartbeat, Record
     from stado.jobs.changes import Cancellation
-    from stado.jobs.repository import Repository
+    from stado.jobs.repository import Repository, Stored
 
 _SINGLE_TURNS_MAX = 20
 """So many silent jobs are looked at one by one; for more, one look at everything costs less."""
@@ -27,6 +27,12 @@ _NAMED_MAX = 3
 """Jobs that the question names."""
 
 _COMMAND_MAX = 60
+
+_BEATS_MISSED = 1.5
+"""A holder that did not check in for so many beats is told to be silent."""
+
+_SILENCE_TOLD_SECONDS = 30.0
+"""How often it is told that a worker is still silent."""
 
 
 @click.command()
@@ -148,7 +154,7 @@ def _cancel(
     asked = [answer.record.id for answer in answers if answer.asked is not None]
     if asked:
         with _cancel_staying(selection):
-            _tell_asked(asked, records, beat_seconds=repo.deployment.beat_seconds, no_wait=no_wait)
+            _tell_asked(asked, records, repo.deployment, no_wait=no_wait)
             if not no_wait:
                 records |= _wait(repo, [records[job_id] for job_id in asked], user)
     seconds = repo.clock.monotonic() - began
@@ -205,6 +211,10 @@ class _Waiting:
         self._reaper = Reaper(repo, by=user)
         self._sights = [JobSight(repo, record) for record in asked]
         self._told: dict[str, str] = {}
+        self._heard: dict[str, tuple[object, float]] = {}
+        """What each job's holder said last, and when that was first seen."""
+        self._silence_told: dict[str, float] = {}
+        """By job, for how long its holder had been silent then."""
 
     @property
     def records(self) -> dict[str, Record]:
@@ -235,31 +245,63 @@ class _Waiting:
         from stado.cli import render
         from stado.jobs.repository import PARALLEL_REQUESTS
 
-        found = self._repo.tasks.map(self._trouble, waiting, limit=PARALLEL_REQUESTS)
-        for record, trouble in zip(waiting, found, strict=True):
+        found = self._repo.tasks.map(self._beat, waiting, limit=PARALLEL_REQUESTS)
+        for record, beat in zip(waiting, found, strict=True):
+            self._tell_silence(record, beat)
+            trouble = beat.value.trouble if beat is not None else None
             if trouble is not None and trouble != self._told.get(record.id):
                 render.tell(f"stado: job {record.id} is not stopped yet: {trouble}")
                 self._told[record.id] = trouble
 
-    def _trouble(self, record: Record) -> str | None:
+    def _beat(self, record: Record) -> Stored[Heartbeat] | None:
         beat = self._repo.find_heartbeat(record.id)
         if beat is None or beat.value.sealed or beat.value.epoch != record.epoch:
             return None
-        return beat.value.trouble
+        return beat
+
+    def _tell_silence(self, record: Record, beat: Stored[Heartbeat] | None) -> None:
+        """Once the promised check-in is over, and again while it lasts. As the reaper does, it
+        goes by what we watched, not by clocks of others."""
+        from stado.cli import render
+
+        now = self._repo.clock.monotonic()
+        said = (record.epoch, beat.version if beat is not None else None)
+        if self._heard.get(record.id, (None, 0.0))[0] != said:
+            self._heard[record.id] = (said, now)
+            self._silence_told.pop(record.id, None)
+        silent = now - self._heard[record.id][1]
+        told = self._silence_told.get(record.id)
+        due = (
+            _BEATS_MISSED * self._repo.deployment.beat_seconds
+            if told is None
+            else told + _SILENCE_TOLD_SECONDS
+        )
+        if record.holder is None or silent < due:
+            return
+        self._silence_told[record.id] = silent
+        left = max(0.0, record.holder.lease_seconds - silent)
+        render.tell(
+            f"stado: job {record.id}: {record.holder.consumer} has not been heard for "
+            f"{silent:.0f} s; unless it is, the wait ends in {left:.0f} s"
+        )
 
 
 # --- telling it ---------------------------------------------------------------------------
 
 
 def _tell_asked(
-    asked: list[str], records: dict[str, Record], *, beat_seconds: float, no_wait: bool
+    asked: list[str], records: dict[str, Record], deployment: Deployment, *, no_wait: bool
 ) -> None:
     from stado.cli import render, views
 
     holders = [records[job_id].holder for job_id in asked]
     workers = sorted({holder.consumer for holder in holders if holder is not None})
     whom = workers[0] if len(workers) == 1 else f"{len(workers)} workers"
-    told = f"asked {whom} to stop {views.jobs_text(len(asked))}, within {beat_seconds:g} s"
+    told = (
+        f"asked {whom} to stop {views.jobs_text(len(asked))}: TERM within "
+        f"{deployment.beat_seconds:g} s, KILL {deployment.cancel_grace_seconds:g} s later if that "
+        "is not enough"
+    )
     render.tell(told if no_wait else f"{told}; waiting (Ctrl-C stops the waiting, not the cancel)")
 
 
@@ -285,8 +327,27 @@ def _answer(
         _tell_not_cancelled(ended, others)
         if ended:
             render.tell(_summary(ended, len(others), seconds))
+            _tell_unanswered(ended)
     done = (State.CANCELLED, State.RUNNING, State.QUEUED) if no_wait else (State.CANCELLED,)
     return exits.OK if ended and all(record.state in done for record in ended) else exits.FAILED
+
+
+def _tell_unanswered(ended: list[Record]) -> None:
+    """That a job is cancelled does not say that its command has ended."""
+    from stado.cli import render
+    from stado.cli.selectors import listed
+    from stado.jobs.endings import UNANSWERED
+
+    silent = [
+        record.id
+        for record in ended
+        if record.ending is not None and (record.ending.detail or "").startswith(UNANSWERED)
+    ]
+    if silent:
+        render.tell(
+            f"stado: the worker of {listed(silent, count=_NAMED_MAX)} was silent: the command may "
+            "run there until that worker is heard again, and then it is stopped"
+        )
 
 
 def _was_open(answer: Cancellation) -> bool:
@@ -321,9 +382,11 @@ def _summary(ended: list[Record], had_ended: int, seconds: float) -> str:
     cancelled = sum(record.state is State.CANCELLED for record in ended)
     open_still = sum(not record.state.at_rest for record in ended)
     otherwise = len(ended) - cancelled - open_still
-    parts = [f"cancelled {views.jobs_text(cancelled)} in {elapsed_text(seconds)}"]
+    parts = []
+    if cancelled or not open_still:
+        parts.append(f"cancelled {views.jobs_text(cancelled)} in {elapsed_text(seconds)}")
     if open_still:
-        parts.append(f"{open_still} will be stopped")
+        parts.append(f"{open_still if parts else views.jobs_text(open_still)} will be stopped")
     if otherwise:
         parts.append(f"{otherwise} ended otherwise meanwhile")
     if had_ended:

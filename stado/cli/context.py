@@ -142,6 +142,7 @@ def _home() -> Path:
 def live_machine() -> Machine:
     from stado import composition
 
+    composition.log_nowhere()
     return composition.live_machine()
 
 

@@ -15,6 +15,9 @@ from stado.errors import Conflict
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
+UNANSWERED = "cancelled while its worker did not answer"
+"""So begins the detail of a cancel whose worker may not know of it: the command may run on."""
+
 
 def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
     """The verdict on the record's epoch, and whether it is ours: called again after a lost
@@ -47,7 +50,7 @@ def ending_of_lost(
         return Ending(
             verdict=Verdict.CANCELLED,
             reason=Reason.CANCELLED_BY_USER,
-            detail=moves.clip(f"cancelled while its worker did not answer: {detail}"),
+            detail=moves.clip(f"{UNANSWERED}: {detail}"),
             started_at=started_at,
             ended_at=now,
             by=asked.value.cancel_by or by,

@@ -57,7 +57,10 @@ def test_a_running_job_is_waited_for(stado: Program, world: World) -> None:
     claimed = world.claim(job_id)
     process = stado.start("cancel", job_id)
     assert process.stderr is not None
-    assert b"asked local@box to stop 1 job, within " in process.stderr.readline()
+    assert process.stderr.readline().decode() == (
+        "asked local@box to stop 1 job: TERM within 15 s, KILL 30 s later if that is not enough; "
+        "waiting (Ctrl-C stops the waiting, not the cancel)\n"
+    )
     asked = world.repo.find_asks(job_id, 1)
     assert asked is not None
     assert asked.value.cancel_by == "ada"
@@ -83,7 +86,9 @@ def test_a_job_that_completes_meanwhile_keeps_that_and_it_is_1(
 def test_without_waiting_the_request_is_made(stado: Program, world: World) -> None:
     job_id = submit(stado, "x")
     world.claim(job_id)
-    assert stado.ok("cancel", job_id, "--no-wait") == f"{job_id}  running"
+    result = stado("cancel", job_id, "--no-wait")
+    assert (result.exit_code, result.stdout) == (0, f"{job_id}  running\n")
+    assert result.stderr.splitlines()[-1] == "1 job will be stopped"
     (job,) = stado.json("cancel", job_id, "--no-wait")["jobs"]
     assert (job["status"], job["cancel_asked"]) == ("running", True)
 
@@ -110,9 +115,23 @@ def test_an_interrupted_submission_has_not_ended_with_those_that_were_made(
 def test_a_silent_worker_is_not_waited_for_beyond_its_lease(
     stado: Program, quick_world: World
 ) -> None:
+    """A person is told of the silence, and that the command may still run; in sentences."""
     job_id = submit(stado, "x")
     quick_world.claim(job_id)
-    assert stado.ok("cancel", job_id) == f"{job_id}  cancelled"
+    ((code, out, err),) = run_each([stado.start("cancel", job_id)])
+    assert (code, out.decode()) == (0, f"{job_id}  cancelled\n")
+    asked, silent, ended, warned = err.decode().splitlines()
+    assert asked.startswith("asked local@box to stop 1 job: TERM within ")
+    assert re.fullmatch(
+        f"stado: job {job_id}: local@box has not been heard for [01] s; unless it is, the wait "
+        "ends in [01] s",
+        silent,
+    )
+    assert ended.startswith("cancelled 1 job in ")
+    assert warned == (
+        f"stado: the worker of {job_id} was silent: the command may run there until that worker "
+        "is heard again, and then it is stopped"
+    )
     (job,) = stado.json("status", job_id)["jobs"]
     assert job["status_detail"].startswith("cancelled while its worker did not answer: ")
 
@@ -139,7 +158,7 @@ def test_a_whole_batch_is_cancelled(stado: Program, world: World) -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [f"{one}  cancelled" for one in ids[1:]]
     assert f"not cancelled: job {ids[0]} completed" in result.stderr
-    assert re.search(r"^cancelled 2 jobs in [0-9.]+ s; 1 had ended before$", result.stderr, re.M)
+    assert re.search(r"^cancelled 2 jobs in [0-9.]+ ?s; 1 had ended before$", result.stderr, re.M)
     assert stado("cancel", "b").exit_code == 1
 
 
