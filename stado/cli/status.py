@@ -113,7 +113,7 @@ class _Looker:
         self._selection = _selection(repo, asked.filter_text)
 
     def look(self) -> _Look:
-        """Nine listings, a read a row, one more a row that runs, and a read a host that has
+        """Nine listings, a read a row, two more a row that runs, and a read a host that has
         reported anew; for a batch seven listings more."""
         listing = _listing(self._repo, self._asked, self._selection)
         batch = _batch_states(self._repo, self._selection)

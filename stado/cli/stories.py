@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from stado.cli.outcomes import elapsed_text
 from stado.cli.render import duration, instant_text, plural
 from stado.cli.views import (
+    CANCELLING,
+    cancel_text,
     ending_text,
     life_word,
     live_job_fields,
@@ -75,7 +77,9 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
     if life.cancel_asked_by is not None:
         asked_at = life.cancel_asked_at
         when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
-        yield "cancel", f"asked for by {life.cancel_asked_by}{when}"
+        stopping = life_word(life) == CANCELLING
+        then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
+        yield "cancel", f"asked for by {life.cancel_asked_by}{when}{then}"
 
 
 def ago_text(instant: datetime, now: datetime) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stado.cli.render import instant_text, plural, short_duration
+from stado.cli.render import duration, instant_text, plural, short_duration
 from stado.cli.tables import Column
 from stado.core.ids import milliseconds
 from stado.core.states import State
@@ -31,6 +31,9 @@ STATUS_STYLES: Mapping[str, str] = {
     "cancelled": "magenta",
     "timed_out": "red",
 }
+
+CANCELLING = "cancelling"
+"""What a job is said to be doing from when its cancel is asked for until it has ended."""
 
 _SUMMARY_ORDER = (
     State.QUEUED,
@@ -147,11 +150,17 @@ def life_word(life: Life | None) -> str:
     """What a running job is doing, in a word: `running`, `uploading`, `cancelling`."""
     from stado.core.records import Phase
 
-    if life is None or life.heartbeat is None:
+    if life is None:
         return Phase.PREPARING.value
-    if life.heartbeat.phase is Phase.STOPPING and life.cancel_asked_by is not None:
-        return "cancelling"
-    return life.heartbeat.phase.value
+    phase = life.heartbeat.phase if life.heartbeat is not None else Phase.PREPARING
+    if life.cancel_asked_by is not None and phase is not Phase.UPLOADING:
+        return CANCELLING
+    return phase.value
+
+
+def cancel_text(grace_seconds: float) -> str:
+    """What comes of a cancel that was asked for."""
+    return f"TERM with its worker's next check-in, then KILL after {duration(grace_seconds)}"
 
 
 def silent_seconds(record: Record, heartbeat: Heartbeat | None, now: datetime) -> float:
@@ -163,12 +172,18 @@ def silent_seconds(record: Record, heartbeat: Heartbeat | None, now: datetime) -
 
 
 def trouble_lines(listing: Listing) -> list[str]:
-    """What the holders of jobs in this list cannot get done."""
-    return [
-        f"{row.job_id} is {life_word(row.life)}: {row.life.heartbeat.trouble}"
-        for row in listing.rows
-        if row.life is not None and row.life.heartbeat is not None and row.life.heartbeat.trouble
+    """What the holders of jobs in this list cannot get done; and of those that are cancelled,
+    once, what comes of it."""
+    lives = {row.job_id: row.life for row in listing.rows if row.life is not None}
+    told = [
+        f"{job_id} is {life_word(life)}: {life.heartbeat.trouble}"
+        for job_id, life in lives.items()
+        if life.heartbeat is not None and life.heartbeat.trouble
     ]
+    cancelling = [life for life in lives.values() if life_word(life) == CANCELLING]
+    if len(cancelling) > len(told):
+        told.append(f"cancelling: {cancel_text(cancelling[0].cancel_grace_seconds)}")
+    return told
 
 
 def counts_line(counts: Mapping[State, int], *, counted_max: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stado.core import ids, keys
-from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Phase, Record
+from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Record
 from stado.core.states import State, Verdict, projection_rank
 from stado.errors import Ambiguous, NotFound, Unreadable
 from stado.jobs.finding import find_job
@@ -34,6 +34,8 @@ class Life:
     """None until the holder's first beat."""
     cancel_asked_by: str | None = None
     cancel_asked_at: datetime | None = None
+    cancel_grace_seconds: float = 0.0
+    """How long a cancelled command has between TERM and KILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Row:
     record: Record | None
     problem: str | None = None
     life: Life | None = None
-    """Of a job that runs. Whether a cancel was asked for is looked up once its holder stops it."""
+    """Of a job that runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class _Names:
 
 def newest(repo: Repository, *, limit: int, states: Collection[State] = ()) -> Listing:
     """The newest jobs, of these states if any are named. Requests: 8 listings, a read a row and
-    one more a row that runs, whatever the history; seven more listings at the largest limit."""
+    two more a row that runs, whatever the history; seven more listings at the largest limit."""
     looked_at = max(COUNTED_MAX, limit + 1)
     names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", looked_at))
     counted = Counter(_shown(found) for found in names.states.values())
@@ -182,7 +184,7 @@ def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
         record = _record_of(repo, job_id, states)
         if record is None:
             return None
-        life = _life_in_list(repo, record) if record.state is State.RUNNING else None
+        life = life_of(repo, record) if record.state is State.RUNNING else None
     except (Unreadable, Ambiguous) as error:
         return Row(job_id, _shown(states), None, str(error))
     return Row(job_id, record.state, record, life=life)
@@ -195,14 +197,6 @@ def _record_of(repo: Repository, job_id: str, states: list[State]) -> Record | N
             return stored.value
     found = find_job(repo, job_id)
     return found.record if found is not None else None
-
-
-def _life_in_list(repo: Repository, record: Record) -> Life:
-    """One read; another of a job that is being stopped, to say why."""
-    heartbeat = _own_heartbeat(repo, record)
-    if heartbeat is None or heartbeat.phase is not Phase.STOPPING:
-        return Life(heartbeat)
-    return _with_asks(repo, record, heartbeat)
 
 
 def _shown(states: list[State]) -> State:
@@ -265,7 +259,8 @@ def _with_asks(repo: Repository, record: Record, heartbeat: Heartbeat | None) ->
     asks = repo.find_asks(record.id, record.epoch)
     if asks is None or not asks.value.cancel:
         return Life(heartbeat)
-    return Life(heartbeat, asks.value.cancel_by, asks.value.cancel_at)
+    grace_seconds = repo.deployment.cancel_grace_seconds
+    return Life(heartbeat, asks.value.cancel_by, asks.value.cancel_at, grace_seconds)
 
 
 def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:

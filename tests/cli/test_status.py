@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import socket
@@ -180,6 +181,30 @@ def test_json_says_what_a_running_job_does_as_the_list_does(stado: Program, worl
         assert document["started_at"] == instant_text(started_at)
 
 
+def test_a_job_is_cancelling_as_soon_as_that_is_asked(stado: Program, world: World) -> None:
+    """A24: with the time that its command has, wherever it is looked at."""
+    job_id = submit(stado, "x")
+    world.beat(world.claim(job_id), Phase.RUNNING)
+    stado.ok("cancel", job_id, "--no-wait")
+    then = "TERM with its worker's next check-in, then KILL after 30s"
+    result = stado("status")
+    assert result.stdout.splitlines()[1].split()[1] == "cancelling"
+    assert f"cancelling: {then}" in result.stderr
+    why = stado.ok("job", "why", job_id)
+    assert why.splitlines()[0].endswith(": it is being cancelled")
+    assert re.search(rf"cancel    asked for by ada .* ago\): {then}", why)
+
+
+def test_an_upload_goes_on_though_a_cancel_is_asked(stado: Program, world: World) -> None:
+    """A24: its command has ended, there is nothing to stop."""
+    job_id = submit(stado, "x")
+    world.beat(world.claim(job_id), Phase.UPLOADING)
+    stado.ok("cancel", job_id, "--no-wait")
+    result = stado("status")
+    assert result.stdout.splitlines()[1].split()[1] == "uploading"
+    assert "KILL" not in result.stderr
+
+
 def test_a_row_tells_how_long_it_waited_or_ran(stado: Program, world: World) -> None:
     started_at = world.repo.now() - timedelta(seconds=192)
     world.beat(world.claim(submit(stado, "runs")), Phase.RUNNING, started_at=started_at)
@@ -217,7 +242,7 @@ def test_a_queued_job_shows_what_is_its_own_to_wait_for(stado: Program, world: W
     assert stado.json("status", large)["jobs"][0]["wait_reasons"] == ["queue_paused"]
 
 
-def test_a_list_costs_eight_listings_and_a_read_a_row_and_one_more_a_row_that_runs(
+def test_a_list_costs_eight_listings_and_a_read_a_row_and_two_more_a_row_that_runs(
     stado: Program, world: World
 ) -> None:
     submit_batch(stado, "sweep", 30)
@@ -236,7 +261,7 @@ def test_a_list_costs_eight_listings_and_a_read_a_row_and_one_more_a_row_that_ru
     listing = newest(repo, limit=20)
     made = store.since(before)
     assert len(listing.rows) == 20
-    assert (made.lists, made.reads, made.writes) == (8, 20 + 3, 0)
+    assert (made.lists, made.reads, made.writes) == (8, 20 + 2 * 3, 0)
 
 
 def test_watching_redraws_in_place_and_keeps_the_notes_on_a_small_terminal(
