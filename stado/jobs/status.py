@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list of jobs, newest first."""
+    """A list of jobs: the newest submission first, of a batch what runs first."""
 
     rows: list[Row]
     more: bool
@@ -166,7 +166,7 @@ def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:
 def _rows(
     repo: Repository, names: _Names, limit: int, paused: bool, counts: dict[State, int]
 ) -> Listing:
-    chosen = sorted(names.states)[:limit]
+    chosen = sorted(names.states, key=lambda job: _place(job, names.states[job]))[:limit]
     rows = repo.tasks.map(
         lambda job_id: _row(repo, job_id, names.states[job_id]), chosen, limit=PARALLEL_REQUESTS
     )
@@ -197,6 +197,18 @@ def _record_of(repo: Repository, job_id: str, states: list[State]) -> Record | N
             return stored.value
     found = find_job(repo, job_id)
     return found.record if found is not None else None
+
+
+_FIRST_OF_A_BATCH = (State.RUNNING, State.FAILED, State.TIMED_OUT, State.QUEUED)
+
+
+def _place(job_id: str, states: list[State]) -> tuple[str, int, str]:
+    """The newest submission first; of a batch what matters most, which must not be beyond the
+    limit: what runs, what went wrong, what waits, then the rest."""
+    state = _shown(states)
+    known = state in _FIRST_OF_A_BATCH
+    rank = _FIRST_OF_A_BATCH.index(state) if known else len(_FIRST_OF_A_BATCH)
+    return ids.base_of(job_id), rank, job_id
 
 
 def _shown(states: list[State]) -> State:

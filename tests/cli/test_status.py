@@ -107,6 +107,23 @@ def test_a_batch_is_summed_up_by_state(stado: Program, world: World) -> None:
     assert document["more"] is True
 
 
+def test_of_a_batch_what_runs_comes_first_then_what_failed_and_what_waits(
+    stado: Program, world: World
+) -> None:
+    """R170: the end of a large one is not hidden by its beginning."""
+    ids = submit_batch(stado, "sweep", 30)
+    for job_id in ids[:22]:
+        world.complete(job_id)
+    world.fail(ids[22], 3)
+    world.beat(world.claim(ids[29]), Phase.RUNNING)
+    newer = submit(stado, "newer")
+    expected = [ids[29], ids[22], *ids[23:29], *ids[:22]]
+    listed = [job["job_id"] for job in stado.json("status", "sweep")["jobs"]]
+    assert listed == expected[:20]
+    listed = [job["job_id"] for job in stado.json("status")["jobs"]]
+    assert listed == [newer, *expected[:19]]
+
+
 def test_the_filter_is_a_part_of_an_id_a_run_id_or_last(stado: Program, world: World) -> None:
     """R170"""
     first, second = submit(stado, "first"), submit(stado, "second")
