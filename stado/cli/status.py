@@ -251,7 +251,9 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
     if listing.more:
-        yield f"there are more: these are the first {len(listing.rows):,} (--limit N)"
+        count = len(listing.rows)
+        first = "this is the first" if count == 1 else f"these are the first {count:,}"
+        yield f"there are more: {first} (--limit N)"
     if listing.search_cut:
         yield "only the newest jobs were searched: type the beginning of an id"
     if listing.counts:
@@ -262,12 +264,12 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
 
 
 def _hosts_note(look: _Look) -> Iterator[str]:
-    """Nobody needs to hear of hosts where there is nothing to run."""
+    """Nobody needs to hear of hosts where there is nothing to run, and nothing runs."""
     from stado.cli.host_views import hosts_line, no_host_text, unreadable_text
 
     if any(host.alive for host in look.hosts):
         yield f"{hosts_line(look.hosts)}: `stado hosts`"
-    elif look.waits:
+    elif look.waits or any(row.life is not None for row in look.listing.rows):
         yield no_host_text(look.hosts)
     if look.unreadable:
         yield unreadable_text(look.unreadable)

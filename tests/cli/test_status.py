@@ -10,7 +10,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -310,6 +310,17 @@ def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None
     result = stado("status", "--limit", "2")
     assert len(result.stdout.splitlines()) == 3
     assert "there are more: these are the first 2" in result.stderr
+    assert "there are more: this is the first (" in stado("status", "--limit", "1").stderr
+
+
+@pytest.mark.parametrize("left", [{"stopped": True}, {"age_seconds": 5 * 3600}])
+def test_a_job_that_runs_where_nobody_is_at_work_is_told_so(
+    stado: Program, world: World, left: dict[str, Any]
+) -> None:
+    """A34"""
+    world.beat(world.claim(submit(stado, "x")), Phase.RUNNING)
+    report(world, "local@box", **left)
+    assert "no host is at work" in stado("status").stderr
 
 
 def test_an_unreadable_record_costs_its_own_row_only(stado: Program, world: World) -> None:
