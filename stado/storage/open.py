@@ -22,7 +22,7 @@ from stado.storage.trouble import StoreTrouble
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HALF_SCHEME = re.compile(r"(s3|gs|file):(?!//)")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
 _ENDPOINT = re.compile(r"https?://(?P<server>[^/\s?#]+)")
 POSSIBLE = "a directory (/path or file:///path), s3://bucket/prefix or gs://bucket/prefix"
 
@@ -221,9 +221,13 @@ def _bucket_address(scheme: Scheme, rest: str) -> StoreAddress:
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         # The address is not repeated: what stands before an @ may be a secret.
-        raise Misconfigured(
-            f"{scheme}://", f"there is no bucket name in the address: use {scheme}://bucket/prefix"
+        wrong = (
+            "the bucket's name has 3 to 255 letters, digits, '.', '_' and '-', and begins with a "
+            "letter or digit: this one does not"
+            if bucket
+            else "there is no bucket name in the address"
         )
+        raise Misconfigured(f"{scheme}://", f"{wrong}: use {scheme}://bucket/prefix")
     prefix = prefix.strip("/")
     if prefix:
         check_key(prefix)
