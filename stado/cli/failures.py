@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import click
 
 from stado.cli import exits
-from stado.errors import StadoError
+from stado.errors import Ambiguous, StadoError, Unavailable
 
 
 class Interrupted(Exception):
@@ -64,7 +64,7 @@ def _run(call: Callable[[], object]) -> int:
         _say("interrupted")
         return exits.INTERRUPTED
     except StadoError as error:
-        _say(" ".join([str(error), *getattr(error, "__notes__", [])]))
+        _say(" ".join([_stado_sentence(error), *getattr(error, "__notes__", [])]))
         return exits.of_error(error)
     except click.ClickException as error:
         _say(_click_sentence(error))
@@ -103,6 +103,16 @@ def _say(sentence: str, *further: str) -> None:
     tell(f"stado: {sentence}")
     for line in further:
         tell(line)
+
+
+def _stado_sentence(error: StadoError) -> str:
+    """Of a store that is away the key says little: it comes last."""
+    if not isinstance(error, Ambiguous | Unavailable) or not error.key:
+        return str(error)
+    what = (
+        "the store cannot be used" if isinstance(error, Unavailable) else "the outcome is unknown"
+    )
+    return f"{what}: {str(error).removeprefix(f'{error.key}: ')} (key {error.key})"
 
 
 def _click_sentence(error: click.ClickException) -> str:

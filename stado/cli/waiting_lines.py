@@ -53,7 +53,8 @@ def waiting_line(sight: TroubleSight) -> str | None:
         return f"stado: the store has not answered for {sight.silent_seconds:.0f} s: waiting for it"
     if sight.present is None or sight.lost_seconds < PATIENCE_SECONDS:
         return None
-    return f"stado: {_what(sight, sight.present)}; next try in {sight.next_seconds:.1f} s"
+    tries = f"try {sight.present.attempt + 1} of at most {sight.present.attempts_max}"
+    return f"stado: {_what(sight, sight.present)}; {tries} in {sight.next_seconds:.1f} s"
 
 
 def closing_line(sight: TroubleSight) -> str | None:
@@ -94,8 +95,8 @@ def _what(sight: TroubleSight, setback: Setback) -> str:
             "off so far"
         )
     return (
-        f"the store cannot be used just now ({error}): trying again for up to "
-        f"{setback.left_seconds:.0f} s"
+        f"the store cannot be used just now ({error}): trying again, until "
+        f"{setback.left_seconds:.0f} s from now at the latest"
     )
 
 

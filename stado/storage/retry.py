@@ -206,6 +206,7 @@ class RetryingStore:
             error=str(error).removeprefix(f"{key}: "),
             throttled=isinstance(error, Throttled),
             attempt=state.attempt_number,
+            attempts_max=self._limits.attempts,
             wait_seconds=state.upcoming_sleep,
             elapsed_seconds=self._limits.total_seconds - left_seconds,
             left_seconds=left_seconds,

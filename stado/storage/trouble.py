@@ -24,6 +24,8 @@ class Setback:
     throttled: bool
     attempt: int
     """1 is the first."""
+    attempts_max: int
+    """After which it is given up, however little time they took."""
     wait_seconds: float
     """Until the next attempt."""
     elapsed_seconds: float

@@ -46,7 +46,8 @@ class Setting:
                 key="k",
                 error="SlowDown (HTTP 503)" if throttled else "Connection refused: http://x",
                 throttled=throttled,
-                attempt=1,
+                attempt=3,
+                attempts_max=8,
                 wait_seconds=wait_seconds,
                 elapsed_seconds=self.clock.monotonic(),
                 left_seconds=20.0 - self.clock.monotonic(),
@@ -63,7 +64,7 @@ def test_a_short_wait_is_not_told_and_a_longer_one_is_with_counts_and_the_next_t
     setting.put_off(1.6)
     assert setting.lines.due() == (
         "stado: the store is throttling (SlowDown (HTTP 503)): 2 requests put off so far; "
-        "next try in 1.6 s"
+        "try 4 of at most 8 in 1.6 s"
     )
 
 
@@ -81,12 +82,12 @@ def test_lines_are_seconds_apart_and_say_how_it_stands() -> None:
     assert [line.split(": ")[2].split()[0] for line in lines] == ["1", "6", "11"]
 
 
-def test_a_store_that_is_not_there_is_named_with_the_time_that_is_left() -> None:
+def test_a_store_that_is_not_there_is_named_with_the_tries_and_the_time_that_are_left() -> None:
     setting = Setting()
     setting.put_off(1.2, throttled=False)
     assert setting.lines.due() == (
-        "stado: the store cannot be used just now (Connection refused: http://x): trying again "
-        "for up to 20 s; next try in 1.2 s"
+        "stado: the store cannot be used just now (Connection refused: http://x): trying again, "
+        "until 20 s from now at the latest; try 4 of at most 8 in 1.2 s"
     )
 
 
@@ -139,7 +140,7 @@ def test_throttling_is_told_on_stderr_while_it_lasts_and_at_the_end(
     assert json.loads(result.stdout)["jobs"] == []
     first, last = result.stderr.splitlines()
     assert first.startswith("stado: the store is throttling (SlowDown (HTTP 503)): ")
-    assert "requests put off so far; next try in " in first
+    assert "requests put off so far; try " in first
     assert last.startswith("stado: the store throttled 5 of this command's requests; it took ")
 
 
@@ -163,10 +164,12 @@ def test_an_endpoint_where_nothing_listens_is_told_within_seconds(
         process.communicate()
     assert first.startswith("stado: the store cannot be used just now (Connection refused: ")
     assert f"{endpoint}" in first
-    assert "trying again for up to " in first
+    assert " at the latest; try " in first
+    assert " of at most 8 in " in first
     assert code == 69
     assert before_its_end < lasted - 2
-    assert last.startswith("stado: stado.json: Connection refused: ")
+    assert last.startswith("stado: the store cannot be used: Connection refused: ")
+    assert "(key stado.json)" in last
 
 
 @contextmanager

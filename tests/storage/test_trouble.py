@@ -60,6 +60,7 @@ def test_each_attempt_that_will_be_repeated_is_told_before_the_wait() -> None:
         assert setback.throttled is (number < 2)
         assert setback.wait_seconds == slept[number]
         assert sight.next_seconds == pytest.approx(slept[number])
+        assert (setback.attempt, setback.attempts_max) == (number + 1, 8)
         assert setback.elapsed_seconds == pytest.approx(sum(slept[:number]))
         assert setback.left_seconds == pytest.approx(20.0 - setback.elapsed_seconds)
         assert sight.lost_seconds == pytest.approx(sum(slept[: number + 1]))
