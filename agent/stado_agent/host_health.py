@@ -13,10 +13,10 @@ from pathlib import Path
 
 from stado.core.records import Hindrance
 from stado.ports import Clock, Hardware
+from stado.sizes import in_words
 
 log = logging.getLogger(__name__)
 
-_MIB = 1024**2
 _GIB = 1024**3
 _RESERVE_BYTES_MAX = 1 * _GIB
 _RESERVE_SHARE = 0.05
@@ -88,8 +88,8 @@ class HostHealth:
         if free < reserve * (_RECOVERY_FACTOR if full else 1.0):
             self._begin(
                 "disk_full",
-                f"its disk has {_size_text(free)} free at {self._folder} and keeps "
-                f"{_size_text(reserve)}: free some, or start it with another --disk-reserve-gb",
+                f"its disk has {in_words(free)} free at {self._folder} and keeps "
+                f"{in_words(reserve)}: free some, or start it with another --disk-reserve-gb",
             )
         elif self._hindrance is not None:
             log.info("event=hindrance_over code=%s", self._hindrance.code)
@@ -109,7 +109,3 @@ class HostHealth:
         else:
             log.warning("event=claims_nothing code=%s detail=%r", code, detail)
         self._hindrance = Hindrance(code=code, detail=detail, since=since)
-
-
-def _size_text(size: int) -> str:
-    return f"{size / _GIB:.2f} GiB" if size >= _GIB / 10 else f"{size / _MIB:.1f} MiB"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -72,14 +72,11 @@ class Host:
     """Of the supervisor's own process."""
     boot_id: str | None = None
     log_limit: LogLimit = LOG_LIMIT_DEFAULT
+    enclosure: list[Path] = field(default_factory=list)
+    """Of the last command: most commands of a supervisor have the same."""
 
     def note(
-        self,
-        entry: ReadyEntry,
-        *,
-        workspace: Workspace,
-        epoch: int | None = None,
-        enclosure: Sequence[Path] = (),
+        self, entry: ReadyEntry, *, workspace: Workspace, epoch: int | None = None
     ) -> SupervisorNote:
         """What this supervisor writes down about the job in its hands."""
         return SupervisorNote(
@@ -89,7 +86,7 @@ class Host:
             needs=entry.needs,
             workspace=workspace.root.name,
             boot_id=self.boot_id,
-            enclosure=tuple(str(folder) for folder in enclosure),
+            enclosure=tuple(str(folder) for folder in self.enclosure),
         )
 
 
@@ -228,7 +225,7 @@ class JobRun:
     def _prepare(self) -> None:
         self._fence()
         with self._refusals():
-            self._workspace.make(self._shipper.of)
+            self._workspace.make()
         if self._record.epoch > 1:
             self._restore_checkpoint()
             self._announce_start()
@@ -306,7 +303,8 @@ class JobRun:
         self._on_started()
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
-        if process.enclosure:
+        if list(process.enclosure) != self._host.enclosure:
+            self._host.enclosure[:] = process.enclosure
             self._renew_note()
         exit_code = self._attend(process)
         if self._ending_of(process).end_leftovers(patience_seconds=_LEFTOVERS_SECONDS_MAX):
@@ -654,12 +652,7 @@ class JobRun:
         """With the epoch that was adopted, or what holds the command together. A disk that is
         full ends no command: should we die, the note names an epoch that is over, and a reaper
         ends the present one."""
-        note = self._host.note(
-            self._entry,
-            workspace=self._workspace,
-            epoch=self._record.epoch,
-            enclosure=self._process.enclosure if self._process is not None else (),
-        )
+        note = self._host.note(self._entry, workspace=self._workspace, epoch=self._record.epoch)
         try:
             self._host.folder.write_note(note)
         except OSError as error:

@@ -18,17 +18,17 @@ def salvage(repo: Repository, workspace: Workspace, limit: LogLimit) -> bool:
     the workspace. Whether that is done: else it stays, to be tried again.
 
     The supervisor and its command must be dead. A crash leaves the rest in the spool."""
-    of = workspace.find_log_epoch()
-    if of is None:
-        workspace.remove()
-        return True
     try:
+        of = workspace.find_log_epoch()
+        if of is None:
+            workspace.remove()
+            return True
         spool = LogSpool.left_in(workspace.log, limit, repo.tasks.lock())
         shipper = LogShipper(repo, spool, limit, of)
         shipper.go_on()
         account = shipper.ship_rest()
     except (StoreError, OSError) as error:
-        log.warning("event=salvage_delayed job=%s error=%r", of.job_id, str(error))
+        log.warning("event=salvage_delayed workspace=%s error=%r", workspace.root.name, str(error))
         return False
     log.info("event=log_salvaged job=%s epoch=%d bytes=%d", of.job_id, of.epoch, account.written)
     workspace.remove()

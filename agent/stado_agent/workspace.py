@@ -44,23 +44,26 @@ class Workspace:
     def log(self) -> Path:
         return self.root / "log"
 
-    def make(self, of: LogEpoch) -> None:
+    def make(self) -> None:
         """Fresh and empty: what an earlier life of the same epoch left is removed."""
-        shutil.rmtree(self.root, ignore_errors=True)
-        for folder in (self.root, self.work, self.output, self.checkpoints, self.log):
-            folder.mkdir(mode=0o700, parents=True)
-        self.write_log_epoch(of)
+        if self.root.exists():
+            shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir(mode=0o700, parents=True)
+        for folder in (self.work, self.output, self.checkpoints, self.log):
+            folder.mkdir(mode=0o700)
 
     def write_log_epoch(self, of: LogEpoch) -> None:
-        """Whose log the spool holds, for who finds it here."""
+        """Whose log the spool holds from now on, for who finds it here: at first that of the epoch
+        in the workspace's name."""
         _replace_file(self._log_epoch_path, json.dumps(asdict(of)).encode())
 
     def find_log_epoch(self) -> LogEpoch | None:
-        """None when there is no log that anybody could want."""
+        """None when there is no log that anybody could want. Raises `OSError`."""
         try:
             return LogEpoch(**json.loads(self._log_epoch_path.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            return None
+        except (FileNotFoundError, NotADirectoryError):
+            job_id, _, epoch = self.root.name.rpartition(".")
+            return LogEpoch(job_id, int(epoch)) if job_id and epoch.isdecimal() else None
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)

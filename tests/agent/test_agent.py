@@ -613,7 +613,7 @@ def test_a_full_disk_stops_the_claiming_and_nothing_else(
     hindrance = host.capacity().hindrance
     assert hindrance is not None
     assert hindrance.code == "disk_full"
-    assert "0.50 GiB free" in hindrance.detail
+    assert "512 MiB free" in hindrance.detail
     assert "--disk-reserve-gb" in hindrance.detail
     assert len([one for one in caplog.records if "claims_nothing" in one.getMessage()]) == 1
     host.hardware.disk_free = round(1.05 * GIB)

@@ -21,7 +21,6 @@ from stado.ports import Channel, Peer, ProcessIdentity
 from stado.storage.faults import FaultKind
 from stado.storage.observe import Operation
 from stado_agent.aftermath import SalvageRota
-from stado_agent.log_shipping import LogEpoch
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
@@ -290,7 +289,7 @@ def test_a_workspace_that_cannot_be_salvaged_blocks_no_other(host: Host) -> None
     first, second = sorted(("a" * 16, "b" * 16))
     for job_id in (first, second):
         workspace = host.folder.workspace(job_id, 7)
-        workspace.make(LogEpoch(job_id, 7))
+        workspace.make()
         (workspace.log / "0000000000000000").write_bytes(b"text\n")
     unreadable = host.folder.workspace(first, 7).log / "0000000000000000"
     unreadable.unlink()
@@ -325,7 +324,7 @@ def test_a_note_that_cannot_be_read_gives_no_living_workspace_away(tmp_path: Pat
     folder = HostFolder(tmp_path, "x")
     folder.make()
     workspace = folder.workspace("j", 1)
-    workspace.make(LogEpoch("j", 1))
+    workspace.make()
     note = SupervisorNote(ProcessIdentity(7, 7), "j", 1, Needs(1, 1), workspace.root.name)
     folder.write_note(note)
     assert folder.leftover_workspaces() == []

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from stado.core.order import Needs
 from stado.ports import ProcessIdentity
-from stado_agent.log_shipping import LogEpoch
 from stado_agent.workspace import HostFolder, SupervisorNote
 
 NOTE = SupervisorNote(
@@ -55,9 +54,9 @@ def test_signs_change_when_a_supervisor_gives_one(tmp_path: Path) -> None:
 
 def test_a_workspace_is_fresh_whatever_was_there(tmp_path: Path) -> None:
     workspace = _folder(tmp_path).workspace("a" * 16, 1)
-    workspace.make(LogEpoch("a" * 16, 1))
+    workspace.make()
     (workspace.work / "left").write_text("over")
-    workspace.make(LogEpoch("a" * 16, 1))
+    workspace.make()
     assert list(workspace.work.iterdir()) == []
     workspace.remove()
     assert not workspace.root.exists()
