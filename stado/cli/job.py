@@ -32,7 +32,7 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
     with opened_repository(target) as repo:
         told = story(repo, _selected(repo, job))
         queued = told.record.state is State.QUEUED
-        wait = why_queued(repo, told.record.spec) if queued else None
+        wait = why_queued(repo, told.record.spec, told.record.id) if queued else None
         if as_json:
             render.print_json(story_fields(told, wait))
             return

@@ -202,7 +202,7 @@ def _answer(
     said = "submitted" if submission.created else "already submitted:"
     taken = f" in {taken_seconds:.1f} s" if taken_seconds > _TOLD_SECONDS_MIN else ""
     text = f"{said} {what} (run {submission.run_id}){taken}"
-    why = _why(repo, request.shared) if submission.created else None
+    why = _why(repo, request.shared, submission.job_ids[0]) if submission.created else None
     if why is None:
         render.tell(text)
     else:
@@ -216,19 +216,23 @@ def _answer(
 
 def _what_happens(why: Wait, request: Request) -> str:
     """`it starts when a worker is at work`."""
+    from stado.jobs.waiting import STARTING
+
+    several = len(request.commands) > 1
     if why.until is None:
-        return f"{'they' if request.batch else 'it'} will not start: {why.text}"
-    return f"{'they start' if request.batch else 'it starts'} {why.until}"
+        return f"{'they' if several else 'it'} will not start: {why.text}"
+    they = "the first start" if why.code == STARTING else "they start"
+    return f"{they if several else 'it starts'} {why.until}"
 
 
-def _why(repo: Repository, shared: Spec) -> Wait | None:
+def _why(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
     """What keeps the jobs in the queue; None when that cannot be seen, which must not make a
     submission fail that stands."""
     from stado.errors import StoreError, Unreadable
     from stado.jobs.waiting import why_queued
 
     try:
-        return why_queued(repo, shared)
+        return why_queued(repo, shared, job_id)
     except (StoreError, Unreadable):
         return None
 

@@ -192,7 +192,8 @@ def _rest_of_it(record: Record, *, log_found: bool) -> str:
 
 def _present(repo: Repository, record: Record) -> str:
     if record.state is State.QUEUED:
-        return f"job {record.id} is queued: {views.wait_text(why_queued(repo, record.spec))}"
+        wait = why_queued(repo, record.spec, record.id)
+        return f"job {record.id} is queued: {views.wait_text(wait)}"
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"
         return f"job {record.id} runs on {worker}"

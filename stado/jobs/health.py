@@ -21,6 +21,7 @@ from stado.storage.port import Entry
 
 AGENTS_MAX = 1000
 _SILENT_BROADCASTS = 3
+_LATE_BROADCASTS = 1.5
 
 
 class AgentState(StrEnum):
@@ -47,6 +48,11 @@ class AgentSight:
         """Whether it may still be there: it has not left, and is not late by three reports."""
         silent_seconds = _SILENT_BROADCASTS * self.capacity.broadcast_seconds
         return not self.capacity.stopped and self.age_seconds <= silent_seconds
+
+    @property
+    def late(self) -> bool:
+        """Whether it should have been heard since, though it is not given up yet."""
+        return self.alive and self.age_seconds > _LATE_BROADCASTS * self.capacity.broadcast_seconds
 
     @property
     def skew_seconds(self) -> float:

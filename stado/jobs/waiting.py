@@ -17,7 +17,7 @@ from stado.core.ids import milliseconds
 from stado.core.order import Needs, entry_name, needs_of
 from stado.core.records import Capacity, Record
 from stado.core.spec import Spec
-from stado.jobs.health import AgentSight, AgentState, Fleet, queue_paused
+from stado.jobs.health import AgentSight, AgentState, Fleet
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
 
@@ -109,20 +109,25 @@ class Explanation:
     """None when the job has no place in the order (its gate says so)."""
 
 
-def why_queued(repo: Repository, spec: Spec) -> Wait:
-    """Of a queued job with this spec. Two listings and a read an agent."""
-    if queue_paused(repo):
+def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
+    """Of a queued job with this spec; with its id, jobs that wait before it are seen, too. Two
+    listings and a read an agent."""
+    page = read_page(repo)
+    if page.paused:
         return PAUSED
     fleet = Fleet(repo)
-    seen = fleet.look()
-    unread = len(fleet.unreadable)
-    return why_not_let_in(needs_of(spec), seen, milliseconds(repo.now()), unread=unread)
+    needs = needs_of(spec)
+    hosts = views(needs, fleet.look())
+    gates = _needs_gates(needs, hosts, milliseconds(repo.now()), len(fleet.unreadable))
+    names = [entry.name for entry in page.entries if entry.job_id == job_id]
+    return _first_closed(gates, hosts, _ahead(page, names[0]) if names else None)
 
 
 def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unread: int) -> Wait:
     """What keeps a job with these needs from starting while the queue is open. `unread`: reports
     of agents that could not be read."""
-    return _first_closed(_needs_gates(needs, views(needs, seen), now_ms, unread))
+    hosts = views(needs, seen)
+    return _first_closed(_needs_gates(needs, hosts, now_ms, unread), hosts, None)
 
 
 def explain(repo: Repository, record: Record) -> Explanation:
@@ -136,7 +141,7 @@ def explain(repo: Repository, record: Record) -> Explanation:
     deadline, *rest = _needs_gates(needs, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     gates = [_queue_gate(page.paused), deadline, *place, *rest]
-    return Explanation(_first_closed(gates), gates, hosts, ahead)
+    return Explanation(_first_closed(gates, hosts, ahead), gates, hosts, ahead)
 
 
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:
@@ -194,15 +199,31 @@ _PLACE_MISSING = Gate(
         "when its place in the queue is repaired",
     ),
 )
-_STARTING = Wait(
-    "starting",
-    "a worker has room for it: it should start in a moment",
-    until="in a moment: a worker has room for it",
-)
+STARTING = "starting"
 
 
-def _first_closed(gates: Sequence[Gate]) -> Wait:
-    return next((gate.wait for gate in gates if gate.wait is not None), _STARTING)
+def _first_closed(gates: Sequence[Gate], hosts: Sequence[HostView], ahead: Ahead | None) -> Wait:
+    closed = next((gate.wait for gate in gates if gate.wait is not None), None)
+    return _starting(hosts, ahead) if closed is None else closed
+
+
+def _starting(hosts: Sequence[HostView], ahead: Ahead | None) -> Wait:
+    """No more is promised than was reported: what an agent last said may be over."""
+    free = [view.sight for view in hosts if view.cause is Cause.NONE]
+    sight = min(free, key=lambda one: one.age_seconds)
+    name, seconds = sight.capacity.consumer, round(sight.age_seconds)
+    if sight.late:
+        unheard = f"was not heard for {seconds} s"
+        text = f"{name} had room for it, but {unheard}: it starts once a worker is heard"
+        until = f"once a worker is heard: {name} had room, but {unheard}"
+        return Wait(STARTING, text, until=until)
+    room = f"{name} has room{f', by its report of {seconds} s ago' if seconds else ''}"
+    if ahead is None or not ahead.count:
+        text = f"{room}: it should start in a moment"
+        return Wait(STARTING, text, until=f"in a moment: {room}")
+    jobs = "1 job is" if ahead.count == 1 else f"{ahead.count:,} jobs are"
+    before = f"{'at least ' if ahead.at_least else ''}{jobs} ahead in the queue"
+    return Wait(STARTING, f"{room}, but {before}", until=f"in turn: {before}")
 
 
 def _queue_gate(paused: bool) -> Gate:

@@ -188,7 +188,7 @@ def test_the_answer_says_what_the_job_waits_for(stado: Program, world: World) ->
     assert "to do: `stado up` here, " in result.stderr
     report(world, "a@box")
     result = stado("submit", "--run-id", "b", "run")
-    assert "(run b); it starts in a moment: a worker has room for it\n" in result.stderr
+    assert "(run b); it starts in turn: 1 job is ahead in the queue\n" in result.stderr
     assert "to do" not in result.stderr
     stado.ok("queue", "pause")
     assert (
@@ -196,6 +196,18 @@ def test_the_answer_says_what_the_job_waits_for(stado: Program, world: World) ->
         in stado("submit", "--run-id", "c", "run").stderr
     )
     assert "it starts" not in stado("submit", "--run-id", "c", "run").stderr
+
+
+def test_no_more_is_promised_than_was_reported(stado: Program, world: World) -> None:
+    """R208: how old the report is; that it is late; that a batch does not start all at once."""
+    report(world, "a@box", age_seconds=12, broadcast_seconds=15)
+    result = stado("submit", "--run-id", "six", "--batch", "-", stdin=b"one\n" * 6)
+    told = r"; the first start in a moment: a@box has room, by its report of 1[2-9] s ago\n"
+    assert re.search(told, result.stderr)
+    report(world, "a@box", age_seconds=30, broadcast_seconds=15)
+    result = stado("submit", "--run-id", "one", "run", "--priority", "1")
+    told = r"; it starts once a worker is heard: a@box had room, but was not heard for 3\d s\n"
+    assert re.search(told, result.stderr)
 
 
 def test_a_submission_stands_though_nobody_can_see_what_it_waits_for(

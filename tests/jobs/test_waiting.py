@@ -131,6 +131,29 @@ def test_jobs_that_will_never_start_are_found_in_the_head_of_the_queue(world: Wo
     assert sorted(hopeless(world.repo).values()) == sorted([[large], [late]])
 
 
+def test_a_promise_names_whose_report_it_is_and_how_old(world: World) -> None:
+    """R208: the newest report that has room; a late one is no promise."""
+    _agent(world, "older")
+    world.clock.sleep(5)
+    _agent(world, "newer")
+    world.clock.sleep(TICK)
+    room = "newer has room, by its report of 15 s ago"
+    assert _why(world).text == f"{room}: it should start in a moment"
+    world.clock.sleep(TICK)
+    late = "newer had room for it, but was not heard for 30 s: it starts once a worker is heard"
+    assert _why(world).text == late
+
+
+def test_a_job_behind_others_is_not_promised_the_next_moment(world: World) -> None:
+    """R208"""
+    _agent(world)
+    world.submit()
+    behind = world.submit()
+    text = "one has room, but 1 job is ahead in the queue"
+    assert explain(world.repo, world.record(State.QUEUED, behind)).wait.text == text
+    assert why_queued(world.repo, Spec(command=""), behind).text == text
+
+
 # Workers that do not count
 
 
