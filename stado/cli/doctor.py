@@ -170,10 +170,10 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
 
     yield from _record_findings(repo)
     sights = agents(repo)
-    yield from _agent_findings(sights, repo.now())
+    running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
+    yield from _agent_findings(sights, running, repo.now())
     yield from _host_clock_findings(sights)
     yield from _agents_throttling(sights)
-    running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
     yield from _running_findings(running, repo.now())
     yield _coordinator_finding(find_coordinator(repo))
     yield from _queue_findings(repo)
@@ -192,7 +192,9 @@ def _record_findings(repo: Repository) -> Iterator[Finding]:
             yield Finding("records", f"of {folder} the first {_READ_EACH_MAX} were read")
 
 
-def _agent_findings(sights: Sequence[AgentSight], now: datetime) -> Iterator[Finding]:
+def _agent_findings(
+    sights: Sequence[AgentSight], running: Sequence[Row], now: datetime
+) -> Iterator[Finding]:
     from stado.cli.host_views import hindrance_text, hosts_line
     from stado.jobs.health import AgentState
 
@@ -207,7 +209,7 @@ def _agent_findings(sights: Sequence[AgentSight], now: datetime) -> Iterator[Fin
     for sight in sights:
         one = sight.capacity
         if sight.state is AgentState.STALE:
-            yield _stale_finding(sight)
+            yield _stale_finding(sight, _held(one.consumer, running))
         elif sight.state is AgentState.HINDERED and one.hindrance is not None:
             yield Finding(
                 "agents",
@@ -217,8 +219,15 @@ def _agent_findings(sights: Sequence[AgentSight], now: datetime) -> Iterator[Fin
             )
 
 
-def _stale_finding(sight: AgentSight) -> Finding:
-    from stado.cli.render import duration, plural
+def _held(consumer: str, running: Sequence[Row]) -> list[str]:
+    """The jobs under its name by their records: a report that is old may miss them."""
+    records = [row.record for row in running if row.record is not None]
+    return [one.id for one in records if one.holder and one.holder.consumer == consumer]
+
+
+def _stale_finding(sight: AgentSight, held: Sequence[str]) -> Finding:
+    from stado.cli.host_views import held_text
+    from stado.cli.render import duration
 
     one = sight.capacity
     text = (
@@ -226,10 +235,9 @@ def _stale_finding(sight: AgentSight) -> Finding:
         f"{duration(sight.age_seconds)} old"
     )
     start = f"look after {one.host}, or start the agent there: `{_agent_run(one.consumer)}`"
-    if not one.jobs:
+    if not held:
         return Finding("agents", text, start)
-    such = f"with {plural(len(one.jobs), 'job')}, such as {one.jobs[0].job_id}"
-    return Finding("agents", f"{text}, {such}", f"{start}; `stado job why {one.jobs[0].job_id}`")
+    return Finding("agents", f"{text}; {held_text(held)}", f"{start}; `stado job why {held[0]}`")
 
 
 def _agent_run(consumer: str) -> str:

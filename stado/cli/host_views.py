@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -35,6 +35,16 @@ _COLUMNS = (
     Column("VERSION", width_max=12, expendable=True),
 )
 _INDENT = 4
+_HELD_NAMED_MAX = 3
+
+
+class Hosts(NamedTuple):
+    """What one look at the agents showed."""
+
+    sights: Sequence[AgentSight]
+    unreadable: Sequence[Unreadable]
+    held: Mapping[str, Sequence[str]]
+    """Job ids by consumer, of agents that are not heard."""
 
 
 def hosts_line(sights: Sequence[AgentSight]) -> str:
@@ -64,24 +74,26 @@ def hindrance_text(hindrance: Hindrance, now: datetime) -> str:
     return f"{hindrance.code.replace('_', ' ')} for {since}: {hindrance.detail}"
 
 
-def hosts_frame(
-    sights: Sequence[AgentSight], unreadable: Sequence[Unreadable], now: datetime
-) -> Frame:
+def hosts_frame(hosts: Hosts, now: datetime) -> Frame:
     """All of it, for a terminal."""
-    told = [line for note in notes(sights, unreadable) for line in render.wrapped(note)]
-    return Frame(table_lines(sights, now), told)
+    told = [line for note in notes(hosts) for line in render.wrapped(note)]
+    return Frame(table_lines(hosts, now), told)
 
 
-def table_lines(sights: Sequence[AgentSight], now: datetime) -> list[str]:
+def table_lines(hosts: Hosts, now: datetime) -> list[str]:
     """A row an agent: who is there, who may be gone, who has left. What hinders one is below its
     row, and so is what else there is to say where the terminal is too narrow for a column."""
-    if not sights:
+    if not hosts.sights:
         return []
-    shown = sorted(sights, key=lambda one: (one.capacity.stopped, not one.alive))
+    shown = sorted(hosts.sights, key=lambda one: (one.capacity.stopped, not one.alive))
     alike = _common_means(shown) is not None
-    remarks = ["; ".join(_remarks(sight, with_means=not alike)) for sight in shown]
+    held = [hosts.held.get(sight.capacity.consumer) for sight in shown]
+    remarks = [
+        "; ".join(_remarks(sight, jobs, with_means=not alike))
+        for sight, jobs in zip(shown, held, strict=True)
+    ]
     hindrances = [_hindrance_of(sight, now) for sight in shown]
-    rows = [_cells(sight) for sight in shown]
+    rows = [_cells(sight, jobs) for sight, jobs in zip(shown, held, strict=True)]
     if not render.stdout_is_terminal():
         texts = ["; ".join(filter(None, both)) for both in zip(hindrances, remarks, strict=True)]
         return _lines(rows, texts)
@@ -91,11 +103,13 @@ def table_lines(sights: Sequence[AgentSight], now: datetime) -> list[str]:
     return _with_below(lines, list(zip(hindrances, remarks, strict=True)))
 
 
-def notes(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> Iterator[str]:
+def notes(hosts: Hosts) -> Iterator[str]:
+    sights, unreadable = hosts.sights, hosts.unreadable
     if any(sight.alive for sight in sights):
         working = [one.capacity for one in sights if one.state is AgentState.WORKING]
         free = sum(max(0.0, one.cpu_free) for one in working)
-        yield f"{hosts_line(sights)}; {free:g} core{'' if free == 1 else 's'} free"
+        cores = f"{free:g} core{'' if free == 1 else 's'}"
+        yield f"{hosts_line(sights)}; {cores} free, as last reported"
     else:
         yield no_host_text(sights)
     common = _common_means(sights)
@@ -107,10 +121,11 @@ def notes(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> Ite
         yield f"{AGENTS_MAX:,} reports were read: there may be more"
 
 
-def hosts_fields(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable]) -> dict[str, Any]:
+def hosts_fields(hosts: Hosts) -> dict[str, Any]:
+    sights, unreadable = hosts.sights, hosts.unreadable
     counts = Counter(sight.state for sight in sights)
     return {
-        "hosts": [_host_fields(sight) for sight in sights],
+        "hosts": [_host_fields(sight, hosts.held.get(sight.capacity.consumer)) for sight in sights],
         "counts": {state.value: count for state, count in counts.items()},
         "unreadable": [error.key for error in unreadable],
         "more": _may_lack_some(sights, unreadable),
@@ -148,18 +163,26 @@ def _with_below(lines: Sequence[str], below: Sequence[Sequence[str]]) -> list[st
     return shown
 
 
-def _cells(sight: AgentSight) -> list[str]:
+def _cells(sight: AgentSight, held: Sequence[str] | None) -> list[str]:
     one = sight.capacity
+    jobs = len(one.jobs) if held is None else len(held)
     return [
         one.consumer,
         sight.state.value,
         f"{max(0.0, one.cpu_free):g}/{one.cpu_total:g}",
         f"{max(0.0, one.memory_free_gb):.1f}/{one.memory_total_gb:.1f}",
-        f"{one.disk_free_gb:,.0f}",
-        f"{len(one.jobs):,}",
+        _amount_text(one.disk_free_gb),
+        f"{jobs:,}",
         render.short_duration(sight.age_seconds),
         one.version,
     ]
+
+
+def _amount_text(gigabytes: float) -> str:
+    """A little is not nothing: `0.06`, `2.5`, `1,234`."""
+    if gigabytes < 1:
+        return f"{gigabytes:.2f}"
+    return f"{gigabytes:.1f}" if gigabytes < 10 else f"{gigabytes:,.0f}"
 
 
 def _hindrance_of(sight: AgentSight, now: datetime) -> str:
@@ -168,12 +191,23 @@ def _hindrance_of(sight: AgentSight, now: datetime) -> str:
     return hindrance_text(hindrance, now) if hindrance is not None and sight.alive else ""
 
 
-def _remarks(sight: AgentSight, *, with_means: bool) -> Iterator[str]:
+def held_text(job_ids: Sequence[str]) -> str:
+    """`1 job is running under its name: a`."""
+    shown = ", ".join(job_ids[:_HELD_NAMED_MAX])
+    more = len(job_ids) - _HELD_NAMED_MAX
+    are = "is" if len(job_ids) == 1 else "are"
+    named = f"{shown} and {more:,} more" if more > 0 else shown
+    return f"{render.plural(len(job_ids), 'job')} {are} running under its name: {named}"
+
+
+def _remarks(sight: AgentSight, held: Sequence[str] | None, *, with_means: bool) -> Iterator[str]:
     one = sight.capacity
     if sight.state is AgentState.STOPPED:
         return
-    if sight.state is AgentState.STALE and one.jobs:
-        yield f"had {render.plural(len(one.jobs), 'job')} when it was last heard"
+    if sight.silent:
+        yield f"not heard for {render.duration(sight.age_seconds)}"
+    if held:
+        yield held_text(held)
     if one.host not in one.consumer:
         yield f"on {one.host}"
     if one.throttled:
@@ -194,7 +228,7 @@ def _common_means(sights: Sequence[AgentSight]) -> str | None:
     return found.pop() if len(found) == 1 else None if found else ""
 
 
-def _host_fields(sight: AgentSight) -> dict[str, Any]:
+def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any]:
     one = sight.capacity
     return {
         "worker": one.consumer,
@@ -206,6 +240,7 @@ def _host_fields(sight: AgentSight) -> dict[str, Any]:
         "memory_total_gb": one.memory_total_gb,
         "disk_free_gb": one.disk_free_gb,
         "jobs": [{"job_id": job.job_id, "epoch": job.epoch} for job in one.jobs],
+        "held": None if held is None else list(held),
         "last_report_at": render.instant_text(one.at),
         "age_seconds": round(sight.age_seconds, 3),
         "broadcast_seconds": one.broadcast_seconds,

@@ -20,22 +20,24 @@ def hosts(*, watch: bool, as_json: bool, target: Target) -> None:
     """
     from stado.cli import host_views, render
     from stado.cli.screen import check_screen, redraw
-    from stado.jobs.health import Fleet
+    from stado.jobs.health import Fleet, Holdings
 
     if watch:
         check_screen(as_json=as_json)
     with opened_repository(target) as repo:
-        fleet = Fleet(repo)
+        fleet, holdings = Fleet(repo), Holdings(repo)
+
+        def look() -> host_views.Hosts:
+            sights = fleet.look()
+            return host_views.Hosts(sights, fleet.unreadable, holdings.look(sights))
+
         if watch:
-            redraw(
-                lambda: host_views.hosts_frame(fleet.look(), fleet.unreadable, repo.now()),
-                repo.clock,
-            )
-        sights = fleet.look()
+            redraw(lambda: host_views.hosts_frame(look(), repo.now()), repo.clock)
+        seen = look()
         if as_json:
-            render.print_json(host_views.hosts_fields(sights, fleet.unreadable))
+            render.print_json(host_views.hosts_fields(seen))
             return
-        for line in host_views.table_lines(sights, repo.now()):
+        for line in host_views.table_lines(seen, repo.now()):
             render.print_styled(line)
-        for note in host_views.notes(sights, fleet.unreadable):
+        for note in host_views.notes(seen):
             render.tell_wrapped(note)

@@ -5,7 +5,7 @@ Nothing here decides or mends anything. Ages compare the store's own times with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +20,9 @@ from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry
 
 AGENTS_MAX = 1000
+HELD_MAX = 100
+"""Running records that are read to say what silent agents hold."""
+
 _SILENT_BROADCASTS = 3
 _LATE_BROADCASTS = 1.5
 
@@ -53,6 +56,11 @@ class AgentSight:
     def late(self) -> bool:
         """Whether it should have been heard since, though it is not given up yet."""
         return self.alive and self.age_seconds > _LATE_BROADCASTS * self.capacity.broadcast_seconds
+
+    @property
+    def silent(self) -> bool:
+        """Whether its last report says too little of what it runs now."""
+        return self.late or self.state is AgentState.STALE
 
     @property
     def skew_seconds(self) -> float:
@@ -133,6 +141,42 @@ class Fleet:
             return self._repo.find(Capacity, entry.key)
         except Unreadable as error:
             return error
+
+
+class Holdings:
+    """Which jobs run under whose name, by the running records: what an agent that is not heard
+    cannot tell itself. A record that has not changed is not read a second time."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._known: dict[str, Stored[Record]] = {}
+
+    def look(self, sights: Sequence[AgentSight]) -> dict[str, list[str]]:
+        """Job ids by consumer, of agents that are late or stale: nothing is asked where there is
+        none. One listing and a read for each record that is new, of the newest 100."""
+        silent = {one.capacity.consumer for one in sights if one.silent}
+        if not silent:
+            return {}
+        entries = self._repo.store.list(keys.prefix(State.RUNNING), limit=HELD_MAX)
+        looks = self._repo.tasks.map(self._read, entries, limit=PARALLEL_REQUESTS)
+        self._known = {
+            entry.key: found for entry, found in zip(entries, looks, strict=True) if found
+        }
+        held: dict[str, list[str]] = {consumer: [] for consumer in silent}
+        for found in self._known.values():
+            holder = found.value.holder
+            if holder is not None and holder.consumer in held:
+                held[holder.consumer].append(found.value.id)
+        return held
+
+    def _read(self, entry: Entry) -> Stored[Record] | None:
+        known = self._known.get(entry.key)
+        if known is not None and known.version == entry.version:
+            return known
+        try:
+            return self._repo.find(Record, entry.key)
+        except Unreadable:
+            return None
 
 
 def _age_seconds(entry: Entry, now: datetime) -> float:

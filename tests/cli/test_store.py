@@ -17,7 +17,7 @@ from stado.cli.doctor import clock_finding
 from stado.cli.proving import proved
 from stado.composition import live_machine
 from stado.core import keys
-from stado.core.records import Capacity, CoordinatorLease, Hindrance, JobReport, Phase
+from stado.core.records import Capacity, CoordinatorLease, Hindrance, Phase
 from stado.core.states import State
 from stado.errors import Misconfigured
 from stado.storage.memory import MemoryStore
@@ -198,15 +198,14 @@ def test_a_silent_holder_is_told_with_the_job(stado: Program, quick_world: World
     """A34: a stale host, and what it was running."""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     claimed = quick_world.claim(job_id)
-    jobs = [JobReport(job_id=job_id, epoch=1, signs=1)]
-    report(quick_world, "local@box", broadcast_seconds=0.05, jobs=jobs)
+    report(quick_world, "local@box", broadcast_seconds=0.05)
     quick_world.beat(claimed, Phase.RUNNING)
     end = time.monotonic() + 20
     while "jobs" not in (found := findings(stado)):
         assert time.monotonic() < end
     assert found["jobs"][0].startswith(f"job {job_id} on local@box has given no sign of life for ")
     (stale,) = [text for text in found["agents"] if "stale" in text]
-    assert stale.endswith(f"with 1 job, such as {job_id}")
+    assert stale.endswith(f"old; 1 job is running under its name: {job_id}")
 
 
 def test_jobs_that_cannot_start_are_told_with_the_remedy(stado: Program, world: World) -> None:
