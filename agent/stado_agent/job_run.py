@@ -20,7 +20,7 @@ from stado.core import moves
 from stado.core.order import ReadyEntry
 from stado.core.records import EndCell, Ending, LateResult, Phase, Record
 from stado.core.states import Reason, Verdict
-from stado.errors import Conflict, Denied, NotFound, Refused, StoreError, Unreadable
+from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
@@ -31,6 +31,7 @@ from stado_agent.command_ending import CommandEnding
 from stado_agent.environment import command_environment
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
 from stado_agent.shipping import Shipping
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
@@ -43,8 +44,6 @@ _LOOK_SECONDS = 0.5
 """How often a supervisor looks at its command's memory, and whether something was asked for (of
 which it is told as well)."""
 
-_RETRY_SECONDS_MAX = 30.0
-_TROUBLE_AFTER_TRIES = 3
 _OUTPUT_SECONDS = 5.0
 """For what a command printed last, once nothing of it lives."""
 
@@ -152,6 +151,9 @@ class JobRun:
         self._checkpoints = CheckpointSync(repo, self._workspace.checkpoints)
         self._shipping = Shipping(
             repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
+        )
+        self._patience = Patience(
+            repo.clock, repo.entropy, job_id=claimed.record.id, tell=self._tell_trouble
         )
         self._process: JobProcess | None = None
         self._undead: list[JobProcess] = []
@@ -392,7 +394,8 @@ class JobRun:
         """Others read it in our beats, as long as there are any; the note on this host shows that
         we are at it."""
         self._pulse.trouble = trouble
-        self._host.folder.touch_note(self._host.identity.pid)
+        if trouble is not None:
+            self._host.folder.touch_note(self._host.identity.pid)
 
     # --- log, checkpoints, files --------------------------------------------------------
 
@@ -424,7 +427,7 @@ class JobRun:
         """An outcome that is known is never lost over what this host cannot read, or over what
         nobody waits for any more: a cancel that comes now gives up what the store does not take."""
         try:
-            self._persist(step, between=heed)
+            self._patience.persist(step, between=heed)
         except (OSError, _GivenUp) as error:
             log.error(
                 "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
@@ -499,9 +502,9 @@ class JobRun:
             raise _PulseFailed from self._pulse.failure
         if not self._pulse.sealed or self._decided is not None:
             return
-        verdict = self._outcome or self._persist(self._lost)
-        cell, ours = self._persist(lambda: give_verdict(self._repo, self._record, verdict))
-        self._persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
+        verdict = self._outcome or self._patience.persist(self._lost)
+        cell, ours = self._patience.persist(lambda: give_verdict(self._repo, self._record, verdict))
+        self._patience.persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
         if ours and self._outcome is not None:
             self._decided = cell
             self._log_end(cell)
@@ -528,7 +531,7 @@ class JobRun:
             return False
         following = moves.after(cell)
         holder = holder_of(self._repo, self._host.claimant, adopted=True)
-        adopted = self._persist(lambda: adopt(self._repo, following, holder))
+        adopted = self._patience.persist(lambda: adopt(self._repo, following, holder))
         if adopted is None:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
@@ -567,62 +570,11 @@ class JobRun:
         except (StoreError, OSError) as error:
             log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))
 
-    # --- patience -----------------------------------------------------------------------
-
     def _insist(
         self, step: Callable[[], Result], *, answers: tuple[type[StoreError], ...] = ()
     ) -> Result:
-        """Repeats a step until the store takes it, or the epoch turns out to be sealed.
-
-        `answers` are errors that say something about what was asked, and are raised."""
-        return self._persist(step, between=self._fence, answers=answers)
-
-    def _persist(
-        self,
-        step: Callable[[], Result],
-        *,
-        between: Callable[[], None] | None = None,
-        answers: tuple[type[StoreError], ...] = (),
-    ) -> Result:
-        """Repeats a step for as long as it takes. Even a refusal can be mended meanwhile: keys
-        that were renewed, a bucket that was made again."""
-        try:
-            return self._repeat(step, between, answers)
-        finally:
-            self._pulse.trouble = None
-
-    def _repeat(
-        self,
-        step: Callable[[], Result],
-        between: Callable[[], None] | None,
-        answers: tuple[type[StoreError], ...],
-    ) -> Result:
-        pause, tries = 1.0, 0
-        while True:
-            try:
-                return step()
-            except answers:
-                raise
-            except StoreError as error:
-                tries += 1
-                if tries.bit_count() == 1:  # 1, 2, 4, 8 …: an outage of hours is some lines
-                    self._log_delay(error, tries, pause)
-                if tries >= _TROUBLE_AFTER_TRIES:
-                    self._pulse.trouble = f"the store has refused it {tries} times: {error}"
-            if between is not None:
-                between()
-            self._repo.clock.sleep(self._repo.entropy.uniform(pause / 2, pause))
-            pause = min(pause * 2, _RETRY_SECONDS_MAX)
-
-    def _log_delay(self, error: StoreError, tries: int, pause: float) -> None:
-        log.warning(
-            "event=store_%s job=%s tries=%d retry_seconds=%.0f error=%r",
-            "refused" if isinstance(error, Denied) else "unreachable",
-            self._record.id,
-            tries,
-            pause,
-            str(error),
-        )
+        """Repeats a step until the store takes it, or the epoch turns out to be sealed."""
+        return self._patience.persist(step, between=self._fence, answers=answers)
 
     # --- this host ----------------------------------------------------------------------
 
