@@ -105,7 +105,7 @@ def get(*, key: str, target: Target) -> int:
 
     statement = read_choice(target).statements.get(key)
     if statement is None:
-        render.tell(f"{key} is not set")
+        render.tell(f"stado: {key} is not set")
         return exits.FAILED
     render.print_line(statement.value)
     return exits.OK

@@ -81,7 +81,7 @@ def test_one_value_is_printed_alone(stado: Program, config: Path) -> None:
     written(config, 'store = "s3://top"\n')
     assert stado.ok("config", "get", "store") == "s3://top"
     result = stado("config", "get", "region")
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "region is not set\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "stado: region is not set\n")
 
 
 def test_the_path_is_told_whether_or_not_the_file_is_there(
