@@ -208,8 +208,8 @@ def check_free(file: ConfigFile, name: str, settings: Settings) -> None:
     if standing is not None and standing != settings:
         raise Refused(
             "context_exists",
-            f"{name} names {standing.store} already ({file.origin(CONTEXTS, name)}): give "
-            "--replace, or choose another name",
+            f"{name} names {standing.store} already ({file.origin(CONTEXTS, name)}): choose "
+            f"another name, or `stado context add {name} --store … --replace`",
         )
 
 

@@ -213,5 +213,6 @@ def test_init_makes_nothing_when_the_name_is_taken(
     stado.ok("context", "add", "lab", "--store", "s3://lab")
     sentence = stado.refused("init", str(tmp_path / "queue"), "--add-context", "lab")
     assert "lab names s3://lab already" in sentence
+    assert sentence.endswith("choose another name, or `stado context add lab --store … --replace`")
     assert os.listdir(tmp_path) == ["home"]
     assert "cannot name" in stado.refused("init", str(tmp_path / "queue"), "--add-context", "a b")
