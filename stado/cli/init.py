@@ -72,6 +72,8 @@ def init(
 
     if lease_seconds is not None:
         check_lease(lease_seconds)
+    if address is not None and target.store not in (None, address):
+        raise click.UsageError("STORE and --store name two stores: state one of them.")
     settings = read_settings(target if address is None else target._replace(store=address))
     if add_context is not None:
         _check_context(add_context, settings)

@@ -91,3 +91,9 @@ def test_what_it_prints_for_a_shell_leaves_no_variable_of_another_store(
         text=True,
     )
     assert shell.stdout == f"{tmp_path}/queue,,\n"
+
+
+def test_two_stores_are_refused_and_neither_is_made(stado: Program, tmp_path: Path) -> None:
+    sentence = stado.refused("init", str(tmp_path / "a"), "--store", str(tmp_path / "b"))
+    assert "STORE and --store name two stores: state one of them." in sentence
+    assert os.listdir(tmp_path) == ["home"]
