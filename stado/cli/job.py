@@ -30,7 +30,7 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
     from stado.jobs.waiting import why_queued
 
     with opened_repository(target) as repo:
-        told = story(repo, _selected(repo, job))
+        told = story(repo, _selected(repo, job, "stado job show"))
         queued = told.record.state is State.QUEUED
         wait = why_queued(repo, told.record.spec, told.record.id) if queued else None
         if as_json:
@@ -77,7 +77,7 @@ def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> Non
     from stado.jobs.changes import rerun as rerun_job
 
     with opened_repository(target) as repo:
-        job_id = _selected(repo, job)
+        job_id = _selected(repo, job, "stado job rerun")
         submission = rerun_job(repo, job_id, run_id=run_id, submitter=user_name())
     if as_json:
         render.print_json(
@@ -95,7 +95,7 @@ def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> Non
     render.tell(f"next: stado job watch {submission.base_id} --follow")
 
 
-def _selected(repo: Repository, text: str) -> str:
+def _selected(repo: Repository, text: str, command: str) -> str:
     from stado.cli.selectors import select_job
 
-    return select_job(repo, text, user=user_name())
+    return select_job(repo, text, user=user_name(), command=command)

@@ -67,7 +67,7 @@ def select(repo: Repository, text: str, *, user: str) -> Selection:
     return _select_by_part(repo, text.strip())
 
 
-def select_job(repo: Repository, text: str, *, user: str, command: str = "stado job show") -> str:
+def select_job(repo: Repository, text: str, *, user: str, command: str) -> str:
     """The one job that `text` names. Raises `Refused` as `select` does, or for a larger batch,
     with `command` as an example for one of its jobs."""
     selection = select(repo, text, user=user)

@@ -31,7 +31,7 @@ def why(*, job: str, as_json: bool, target: Target) -> None:
     from stado.cli.selectors import select_job
 
     with opened_repository(target) as repo:
-        record, seen = _look(repo, select_job(repo, job, user=user_name()))
+        record, seen = _look(repo, select_job(repo, job, user=user_name(), command="stado job why"))
         if as_json:
             print_json(explanation_fields(record, seen, repo.now()))
         else:

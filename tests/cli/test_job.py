@@ -317,3 +317,11 @@ def test_a_rerun_with_a_run_id_happens_once(stado: Program, world: World) -> Non
     assert first["job_id"] == again["job_id"]
     assert (first["created"], again["created"]) == (True, False)
     assert first["rerun_of"] == job_id
+
+
+@pytest.mark.parametrize("command", ["show", "why", "rerun"])
+def test_a_batch_is_refused_with_the_same_command_for_one_of_its_jobs(
+    stado: Program, world: World, command: str
+) -> None:
+    lines = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"1\n2\n").splitlines()
+    assert f"such as `stado job {command} {lines[0]}`" in stado.refused("job", command, "b")
