@@ -117,7 +117,7 @@ def _may_go_on(repo: Repository, selection: Selection, *, unnamed: bool) -> bool
 
 
 def _described(repo: Repository, selection: Selection) -> str:
-    """`job zzz (run x, running: python train.py)`, `batch zzz (run x: 2 queued, 1 running)`."""
+    """``job zzz (run x, running: `python train.py`)``, `batch zzz (run x: 2 queued, 1 running)`."""
     from stado.cli import views
     from stado.cli.following import present_record
 
@@ -128,7 +128,7 @@ def _described(repo: Repository, selection: Selection) -> str:
     command = record.spec.command
     if len(command) > _COMMAND_MAX:
         command = f"{command[: _COMMAND_MAX - 1]}…"
-    return f"job {record.id} (run {record.run_id}, {record.state.value}: {command})"
+    return f"job {record.id} (run {record.run_id}, {record.state.value}: `{command}`)"
 
 
 def _states(repo: Repository, selection: Selection) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def test_nobody_there_to_ask_is_refused_with_what_it_would_have_been(
     assert ", 2 more)" in sentence
     assert sentence.endswith(": say --yes where nobody can be asked")
     sentence = stado.refused("cancel")
-    assert f"this would cancel your newest, job {ids[4]} (run run-4, queued: run)" in sentence
+    assert f"this would cancel your newest, job {ids[4]} (run run-4, queued: `run`)" in sentence
     assert all(world.repo.find_record(State.QUEUED, one) is not None for one in ids)
     assert stado.ok("cancel", "--yes") == f"{ids[4]}  cancelled"
 
@@ -260,7 +260,7 @@ def test_the_newest_that_has_ended_is_not_asked_about(stado: Program, world: Wor
     world.complete(job_id)
     result = stado("cancel")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"your newest, job {job_id} (run x, completed: run), has ended" in result.stderr
+    assert f"your newest, job {job_id} (run x, completed: `run`), has ended" in result.stderr
 
 
 def ask(stado: Program, environment: dict[str, str], answer: bytes) -> tuple[int, str]:
