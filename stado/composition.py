@@ -68,8 +68,15 @@ def read_settings(options: Settings, environment: Mapping[str, str], home: Path)
 
 
 def read_choice(options: Settings, environment: Mapping[str, str], home: Path) -> Choice:
-    """As `read_settings`, and where each setting stands."""
-    return choose(options, from_environment(environment), read_config_file(environment, home))
+    """As `read_settings`, and where each setting stands. A broken file is in nobody's way who
+    names a folder by an option."""
+    try:
+        file = read_config_file(environment, home)
+    except Refused:
+        if not _is_folder(options.store):
+            raise
+        file = ConfigFile()
+    return choose(options, from_environment(environment), file)
 
 
 def read_config_file(environment: Mapping[str, str], home: Path) -> ConfigFile:
@@ -157,6 +164,18 @@ def unused_repository(
     honoured = like.deployment.proof.conditional_delete
     store = open_store_of(settings, machine, conditional_delete=honoured, trouble=trouble)
     return Repository(store, like.deployment, **machine._asdict())
+
+
+def _is_folder(address: str | None) -> bool:
+    """Whether an address says all that there is to say of a store: a bucket has an endpoint too,
+    which the config file may state."""
+    from stado.errors import Misconfigured
+    from stado.storage.open import Scheme, parse_address
+
+    try:
+        return address is not None and parse_address(address).scheme is Scheme.FILE
+    except Misconfigured:
+        return False
 
 
 def _config_bytes(path: Path, *, named: bool) -> bytes | None:

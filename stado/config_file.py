@@ -122,8 +122,9 @@ class _Check(NamedTuple):
     ) -> Settings:
         for key, value in values.items():
             if key not in known:
-                names = ", ".join(sorted(known if path else (*known, CONTEXTS)))
-                raise self._refused((*path, key), f"unknown key {key!r}: use {names}")
+                possible = sorted(known if path else (*known, CONTEXTS))
+                remedy = did_you_mean(key, possible) or f": use {', '.join(possible)}"
+                raise self._refused((*path, key), f"unknown key {key!r}{remedy}")
             if not isinstance(value, str) or not value:
                 text = f'{key} must be text in quotes, such as {key} = "…"'
                 raise self._refused((*path, key), text)

@@ -56,6 +56,7 @@ def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[State]:
     """Words for states, in upper or lower case."""
     from stado.core.states import State
+    from stado.settings import did_you_mean
 
     found = []
     for value in values:
@@ -63,8 +64,11 @@ def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         try:
             found.append(State(_OTHER_STATE_WORDS.get(word, word)))
         except ValueError:
-            known = ", ".join(state.value for state in State)
-            raise click.BadParameter(f"{value!r} is no state: {known}.", ctx, param) from None
+            known = [state.value for state in State]
+            meant = did_you_mean(word, known)
+            raise click.BadParameter(
+                f"{value!r} is no state{meant or ':'} {', '.join(known)}.", ctx, param
+            ) from None
     return found
 
 

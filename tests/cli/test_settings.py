@@ -182,7 +182,11 @@ def test_the_config_file_is_where_the_variable_says() -> None:
     ("data", "sentence"),
     [
         (b'store = "a"\nregion = \n', "c.toml, line 2: Invalid value"),
-        (b'store = "a"\nstroe = "b"\n', "c.toml, line 2: unknown key 'stroe'"),
+        (
+            b'store = "a"\nstroe = "b"\n',
+            "c.toml, line 2: unknown key 'stroe'; did you mean 'store'?",
+        ),
+        (b'contxt = "b"\n', "c.toml, line 1: unknown key 'contxt'; did you mean 'context"),
         (b"\n\nstore = 3\n", "c.toml, line 3: store must be text"),
         (b'store = ""\n', "c.toml, line 1: store must be text"),
         (b'\nstore = "\xff"\n', "c.toml, line 2: not UTF-8"),
@@ -232,6 +236,17 @@ def test_a_broken_config_file_stops_a_command(
     config.write_text("store = \n")
     monkeypatch.setenv("STADO_CONFIG", str(config))
     assert stado.refused("status").startswith(f"{config}, line 1: ")
+    assert stado.refused("status", "--store", "s3://jobs").startswith(f"{config}, line 1: ")
+
+
+def test_a_broken_config_file_is_not_in_the_way_of_a_folder_that_is_named(
+    stado: Program, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "broken.toml"
+    config.write_text("store = \n")
+    monkeypatch.setenv("STADO_CONFIG", str(config))
+    stado.ok("status", "--store", str(world.path))
+    stado.ok("init", str(tmp_path / "other"))
 
 
 def test_a_config_file_that_is_named_must_be_there(
@@ -239,3 +254,8 @@ def test_a_config_file_that_is_named_must_be_there(
 ) -> None:
     monkeypatch.setenv("STADO_CONFIG", str(tmp_path / "nowhere"))
     assert "STADO_CONFIG names no file" in stado.refused("status")
+
+
+def test_a_state_that_is_none_is_answered_with_the_near_one(stado: Program, world: World) -> None:
+    sentence = stado.refused("status", "--state", "fail")
+    assert "'fail' is no state; did you mean 'failed'? queued, running" in sentence
