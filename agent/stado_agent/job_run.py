@@ -252,7 +252,7 @@ class JobRun:
 
     def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
-        return self._ending(Verdict.FAILED, reason, f"the command failed: {detail}", exit_code)
+        return self._ending(Verdict.FAILED, reason, detail, exit_code)
 
     def _judge(self, exit_code: int) -> Ending:
         """The outcome of a command that ended by itself."""
