@@ -132,8 +132,18 @@ def parse_batch(data: bytes, name: str) -> list[str]:
     return commands
 
 
+RUN_ID_WORDS = ("last", "all")
+"""They mean something else to the command line: a run of that name could not be named."""
+
+
 def check_run_id(run_id: str) -> None:
     """Raises `Refused` unless the run id can be one."""
+    if run_id.lower() in RUN_ID_WORDS:
+        raise Refused(
+            "run_id_reserved",
+            f"run id {run_id!r} cannot be used: commands take {run_id.lower()!r} for another "
+            "thing. Use another run id.",
+        )
     if not is_run_id(run_id):
         raise Refused(
             "run_id_invalid",

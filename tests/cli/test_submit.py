@@ -59,7 +59,7 @@ def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
 
 def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     job_id = stado.ok(
-        *("submit", "--run-id", "all", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
+        *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--workdir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited", "run"),
     )
@@ -141,6 +141,8 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
         (["--run-id", "x"], None, "no command"),
         (["--run-id", "x", "  "], None, "the command is empty"),
         (["--run-id", "x", "python", "train.py"], None, "quote all of it, such as 'python train.p"),
+        (["--run-id", "last", "run"], None, "commands take 'last' for another thing"),
+        (["--run-id", "All", "run"], None, "run id 'All' cannot be used"),
         (["--run-id", "a b", "run"], None, "run id 'a b' cannot be used"),
         (["--run-id", "x", "--priority", "many", "run"], None, "'many' is not a valid int"),
         (["--run-id", "x", "--priority", str(2**63), "run"], None, f"priority {2**63} is above"),
