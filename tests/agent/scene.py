@@ -10,9 +10,7 @@ from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Ending, Heartbeat, LateResult, Record
 from stado.core.spec import Spec
-from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimed
-from stado.jobs.endings import give_verdict, settle
 from stado.jobs.life import seal_epoch
 from stado.jobs.reaping import Reaper
 from stado.ports import ProcessIdentity
@@ -23,7 +21,7 @@ from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host, JobRun
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
 from tests.jobs.actors import GuardedStore
-from tests.jobs.world import ALICE, BOB, TICK, World, heal, stored_log
+from tests.jobs.world import ALICE, BOB, TICK, World, give_back, heal, stored_log
 
 IN_CELLS = {Operation.CREATE, Operation.GET, Operation.LIST}
 
@@ -135,18 +133,7 @@ class Scene:
 
     def give_back(self) -> None:
         """A reaper seals the running epoch and declares it lost."""
-        record = self.world.find(self.job).record
-        self.seal()
-        now = self.clock.now()
-        ending = Ending(
-            verdict=Verdict.LOST,
-            reason=Reason.LEASE_EXPIRED,
-            started_at=now,
-            ended_at=now,
-            by="coordinator",
-        )
-        give_verdict(self.world.repo, record, ending)
-        settle(self.world.repo, record.id, record.epoch)
+        give_back(self.world, self.job)
 
     def give_to_bob(self) -> None:
         """The epoch is declared lost, and another agent has the next one."""

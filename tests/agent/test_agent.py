@@ -14,7 +14,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Capacity, Ending
+from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound
@@ -39,7 +39,7 @@ from tests.agent.fakes import (
 )
 from tests.agent.scene import DeathAt, Trouble
 from tests.jobs.actors import GuardedStore
-from tests.jobs.world import BOB, LEASE, World, heal, stored_log
+from tests.jobs.world import BOB, LEASE, World, give_back, heal, stored_log
 
 NAME = "local@host-a"
 STEPS_MAX = 5000
@@ -719,19 +719,3 @@ def test_a_job_that_a_supervisor_here_has_in_hand_is_left_to_it(host: Host) -> N
     record = host.world.record(State.COMPLETED, job)
     assert (record.epoch, record.starts) == (2, 1)
     assert len(host.processes.executions) == 1
-
-
-def give_back(world: World, job_id: str) -> None:
-    """As a reaper does with a holder that it has not heard for a lease."""
-    record = world.find(job_id).record
-    assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job_id), by="coordinator")
-    now = world.clock.now()
-    ending = Ending(
-        verdict=Verdict.LOST,
-        reason=Reason.LEASE_EXPIRED,
-        started_at=now,
-        ended_at=now,
-        by="coordinator",
-    )
-    give_verdict(world.repo, record, ending)
-    settle(world.repo, record.id, record.epoch)

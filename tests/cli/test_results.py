@@ -284,3 +284,33 @@ def test_twenty_thousand_files_go_up_and_come_down_in_little_memory(
     assert some.path == "12/12345.txt"
     assert some.sha256 == hashlib.sha256(b"12").hexdigest()
     assert (tmp_path / "out" / some.path).read_text() == "12"
+
+
+def test_a_job_that_printed_nothing_has_no_log(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    told = stado("results", job_id, str(tmp_path / "out")).stderr
+    assert told.startswith(f"{job_id}: 0 files, 0 bytes, and no log; the job is still queued")
+
+
+def test_downloading_again_replaces_what_was_downloaded_and_nothing_else(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    leave(world, job_id, tmp_path, {"a": b"data"})
+    world.log(job_id, b"line\n")
+    world.complete(job_id)
+    out = tmp_path / "out"
+    stado.ok("results", job_id, str(out))
+    for name in ("a", "log.txt", "mine"):
+        (out / name).write_text("mine")
+    stado.ok("results", job_id, str(out))
+    contents = [(out / name).read_text() for name in ("a", "log.txt", "mine")]
+    assert contents == ["data", "line\n", "mine"]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(stado: Program, world: World) -> None:
+    stado.ok("submit", "--run-id", "x", "run")
+    sentence = stado.refused("results", "x", "/proc/foo")
+    assert sentence == "/proc/foo cannot be written: No such file or directory: name another folder"

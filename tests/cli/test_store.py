@@ -323,3 +323,55 @@ def test_when_one_of_the_two_dies_up_says_so_and_stops_the_other(
 
 def test_up_on_no_store_starts_nothing(stado: Program, environment: dict[str, str]) -> None:
     assert "there is no store at" in stado.refused("up")
+
+
+@pytest.mark.parametrize("command", [("agent", "run"), ("up",)])
+def test_a_work_folder_that_cannot_be_made_is_refused(
+    stado: Program, world: World, command: tuple[str, ...]
+) -> None:
+    process = stado.start(*command, "--work-dir", "/proc/x", start_new_session=True)
+    ((code, _, err),) = run_each([process])
+    assert code == 2, err.decode()
+    sentence = "cannot be made: No such file or directory: name another one with --work-dir"
+    assert sentence in err.decode()
+
+
+@pytest.mark.parametrize("option", ["--cpu=0", "--cpu=many", "--memory-gb=-1"])
+def test_a_wrong_option_of_up_is_refused_before_anything_starts(
+    stado: Program, world: World, option: str
+) -> None:
+    assert f"Invalid value for '{option.partition('=')[0]}'" in stado.refused("up", option)
+
+
+def test_a_second_up_on_a_host_is_refused_and_the_first_goes_on(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    first = start_up(stado, tmp_path)
+    try:
+        wait_for_agent(world)
+        ((code, _, err),) = run_each([start_up(stado, tmp_path)])
+        assert first.poll() is None
+        first.send_signal(signal.SIGTERM)
+        run_each([first])
+    finally:
+        first.kill()
+    assert code == 2, err.decode()
+    assert "runs on this host already" in err.decode()
+    assert "started" not in err.decode()
+
+
+def test_the_two_leave_when_up_was_killed(stado: Program, world: World, tmp_path: Path) -> None:
+    process = start_up(stado, tmp_path)
+    wait_for_agent(world)
+    children = children_of(process.pid)
+    assert len(children) == 2
+    process.kill()
+    process.communicate(timeout=60)
+    for _ in range(300):
+        if not any(Path(f"/proc/{child}").exists() for child in children):
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("they go on")
+    (entry,) = world.repo.store.list(keys.CAPACITY)
+    assert world.repo.read(Capacity, entry.key).value.stopped

@@ -10,13 +10,13 @@ from stado.core import keys
 from stado.core.order import ReadyEntry, entry_key, parse_entry
 from stado.core.records import Deployment, Ending, Phase, Proof, Record
 from stado.core.spec import Spec, make_request
-from stado.core.states import State, Verdict
+from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.finding import Found, find_job
-from stado.jobs.life import LifeSigns
+from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.logs import LogReader
 from stado.jobs.queue_index import Repair, read_page
 from stado.jobs.reaping import Reaper, ReapReport
@@ -195,3 +195,19 @@ def stored_log(repo: Repository, job_id: str, epoch: int) -> bytes:
     """The bytes of a log that the store has, in order."""
     pieces = LogReader(repo, job_id, epoch).read_new()
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+
+def give_back(world: World, job_id: str) -> None:
+    """As a reaper does with a holder that it has not heard for a lease."""
+    record = world.find(job_id).record
+    assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job_id), by="coordinator")
+    now = world.clock.now()
+    ending = Ending(
+        verdict=Verdict.LOST,
+        reason=Reason.LEASE_EXPIRED,
+        started_at=now,
+        ended_at=now,
+        by="coordinator",
+    )
+    give_verdict(world.repo, record, ending)
+    settle(world.repo, record.id, record.epoch)
