@@ -86,27 +86,31 @@ class _Options(NamedTuple):
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
+    metavar="DIR",
     help="Where jobs work. Default: ~/.local/state/stado.",
 )
 @click.option(
     "--cpu",
     type=click.FloatRange(min=0, min_open=True),
+    metavar="CORES",
     help="Cores to give to jobs. Default: all.",
 )
 @click.option(
     "--memory-gb",
     type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
     help="GiB of memory to give to jobs. Default: what is free.",
 )
 @click.option(
     "--poll-seconds",
     type=click.FloatRange(min=0.05),
+    metavar="SECONDS",
     help="How often an idle agent looks, at the slowest. Default: 0.5 on a directory, else 5.",
 )
 @click.option(
     "--log-limit-mb",
     type=click.FloatRange(min=1),
+    metavar="MIB",
     default=100.0,
     show_default=True,
     help="MiB of a job's log that are kept: its first quarter, and its end.",
@@ -114,6 +118,7 @@ class _Options(NamedTuple):
 @click.option(
     "--disk-reserve-gb",
     type=click.FloatRange(min=0),
+    metavar="GIB",
     help="GiB that jobs must leave free on the disk of the work folder to be let in. "
     "Default: 1, or a twentieth of a small disk.",
 )
@@ -140,7 +145,7 @@ def _run_agent(
     machine = live_machine()
     trouble = logged_trouble(machine)
     repo = open_repository_when_reachable(settings, machine, trouble)
-    folder.make()
+    _make(folder)
     lock = FolderLock(folder.lock_path)
     with lock as ours:
         if not ours:
@@ -157,6 +162,17 @@ def _run_agent(
             take_throttled=trouble.take_throttled,
         )
         agent.run(_Signals().drain_asked)
+
+
+def _make(folder: HostFolder) -> None:
+    try:
+        folder.make()
+    except OSError as error:
+        raise Refused(
+            "work_dir_unusable",
+            f"the work folder {folder.root} cannot be made: {error.strerror}: name another one "
+            "with --work-dir",
+        ) from None
 
 
 def _default_work_dir() -> Path:

@@ -93,16 +93,23 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
 def _fetch(repo: Repository, job_id: str, folder: Path) -> Fetched:
     from stado.cli.following import present_record
     from stado.core.states import State
+    from stado.errors import Refused
     from stado.jobs.outputs import download
 
     record = present_record(repo, job_id)
-    manifest = download(
-        repo,
-        job_id=job_id,
-        epoch=record.epoch,
-        folder=folder,
-        partial=record.state is not State.COMPLETED,
-    )
+    try:
+        manifest = download(
+            repo,
+            job_id=job_id,
+            epoch=record.epoch,
+            folder=folder,
+            partial=record.state is not State.COMPLETED,
+        )
+    except OSError as error:
+        raise Refused(
+            "results_folder_unusable",
+            f"{error.filename or folder} cannot be written: {error.strerror}: name another folder",
+        ) from None
     return Fetched(record, folder, manifest)
 
 
@@ -111,8 +118,8 @@ def _sentence(one: Fetched) -> str:
 
     size = sum(file.size for file in one.manifest.files)
     told = f"{one.record.id}: {render.plural(len(one.manifest.files), 'file')}"
-    told += f", {render.size_text(size)}, and the log"
     log = one.manifest.log
+    told += f", {render.size_text(size)}, and {'the' if log is None or log.written else 'no'} log"
     if log is not None and log.dropped:
         told += f" ({log.dropped:,} of its {log.written:,} bytes were dropped)"
     if one.manifest.skipped:
