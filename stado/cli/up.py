@@ -72,7 +72,7 @@ class _Stop:
         from stado.cli import render
 
         if render.stderr_is_terminal():
-            render.tell_wrapped(
+            render.tell(
                 "leaving: jobs that run go on, and the next agent here takes them over"
                 if self.asked
                 else "stopping once the running jobs have ended; Ctrl-C again leaves them running"
@@ -84,24 +84,36 @@ class _Stop:
 
 
 @click.command()
-@click.option("--consumer-id", metavar="NAME", help="Name of the agent in the store.")
-@click.option("--work-dir", metavar="DIR", help="Where jobs work on this machine.")
-@click.option("--cpu", metavar="CORES", help="Cores to give to jobs. Default: all.")
-@click.option("--memory-gb", metavar="GIB", help="Memory to give to jobs. Default: what is free.")
+@click.option(
+    "--consumer-id", metavar="NAME", help="Name of the agent in the store. Default: local@HOST."
+)
+@click.option("--work-dir", metavar="DIR", help="Where jobs work. Default: ~/.local/state/stado.")
+@click.option(
+    "--cpu",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="CORES",
+    help="Cores to give to jobs. Default: all.",
+)
+@click.option(
+    "--memory-gb",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="GiB of memory to give to jobs. Default: what is free.",
+)
 @target_options
 def up(
     *,
     consumer_id: str | None,
     work_dir: str | None,
-    cpu: str | None,
-    memory_gb: str | None,
+    cpu: float | None,
+    memory_gb: float | None,
     target: Target,
 ) -> int:
     """Run an agent and a coordinator on this machine until Ctrl-C.
 
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
     and the next agent of this machine takes them over. When one of the two dies, the other is
-    stopped and the exit code is 1.
+    stopped and the exit code is 1, or 2 when it refused to start.
     """
 
     with opened_repository(target) as repo:
@@ -121,21 +133,19 @@ def up(
             _start("agent", agent_options, target, cleanup),
         ]
         stop.heed(companions)
-        _tell_started(address)
+        _tell_starting(address)
         return _attend(companions, stop, live_machine().clock)
 
 
-def _tell_started(address: str) -> None:
-    from stado.cli.render import tell_wrapped
+def _tell_starting(address: str) -> None:
+    from stado.cli.render import tell
 
-    tell_wrapped(f"started an agent, which runs jobs here, and a coordinator on {address}")
-    tell_wrapped("give it work: `stado submit --run-id NAME COMMAND`; look at it: `stado hosts`")
-    tell_wrapped(
-        "Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running"
-    )
+    tell(f"starting an agent, which runs jobs here, and a coordinator on {address}")
+    tell("give it work: `stado submit --run-id NAME COMMAND`; look at it: `stado hosts`")
+    tell("Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running")
 
 
-def _stated(options: dict[str, str | None]) -> list[str]:
+def _stated(options: dict[str, str | float | None]) -> list[str]:
     return [f"{name}={value}" for name, value in options.items() if value is not None]
 
 
@@ -164,7 +174,7 @@ def _attend(companions: Sequence[Companion], stop: _Stop, clock: Clock) -> int:
             if code is not None and not stop.asked:
                 render.tell(f"stado: the {companion.name} ended by itself ({_how(code)})")
                 _stop_rest(companions, clock)
-                return exits.FAILED
+                return exits.REFUSED if code == exits.REFUSED else exits.FAILED
         clock.sleep(_POLL_SECONDS)
 
 

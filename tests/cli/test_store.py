@@ -235,7 +235,12 @@ def test_a_clock_that_is_off_is_told(seconds: float, text: str) -> None:
 def test_a_store_that_is_none_is_the_finding(stado: Program, environment: dict[str, str]) -> None:
     result = stado("doctor")
     assert result.exit_code == 1
-    assert "there is no store at" in result.stdout
+    path = environment["STADO_STORE"]
+    first, remedy = result.stdout.splitlines()
+    assert first.startswith(
+        f"FIX  store        there is no store at {path}: check the path or run "
+    )
+    assert remedy.endswith("-> `stado config list` shows what names it; --store names another")
 
 
 def test_stray_names_stop_neither_lists_nor_the_check_up_which_names_what_it_sees(
