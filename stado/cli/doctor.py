@@ -93,7 +93,7 @@ def _store_remedy(error: Exception) -> str:
     if isinstance(error, Denied):
         return "check the credentials and what they allow"
     if isinstance(error, Misconfigured):
-        return "name another store, or do what it says"
+        return "`stado config list` shows what names it; --store names another"
     return "check the network and the server, then run this again"
 
 

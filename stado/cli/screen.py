@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stado.cli import render
 from stado.cli.context import terminal_is_dumb
 from stado.cli.failures import going_on
-from stado.errors import Ambiguous, Misconfigured, Refused, Unavailable
+from stado.errors import Refused, StoreError
 
 if TYPE_CHECKING:
     from stado.ports import Clock
@@ -63,8 +63,8 @@ def redraw(look: Callable[[], Frame], clock: Clock) -> None:
             try:
                 frame = look()
                 _draw(frame)
-            except (Unavailable, Ambiguous, Misconfigured) as error:
-                # The last as of a directory that is gone: we know that it was right.
+            except StoreError as error:
+                # Also where a store is said to be wrong or to refuse us: we know that it was right.
                 told = render.wrapped(f"no answer: {error}; trying again")
                 _draw(Frame(frame.body, [*frame.foot, *told]))
             clock.sleep(PAUSE_SECONDS)

@@ -64,6 +64,7 @@ class FileStore:
         self._clock = clock
         self._entropy = entropy
         self._durable = durable
+        self._found = False
         self._prepared = False
         self._locks = FileLocks(self._root, clock, entropy)
         self._temporary = self._root / TEMPORARY_FOLDER
@@ -71,6 +72,7 @@ class FileStore:
         self._clock_read: tuple[datetime, float] | None = None
         with store_errors(str(self._root), writing=False, folder=self._root):
             self._check_root()
+        self._found = True
         with suppress(OSError, StoreError):  # who may only read goes on without
             self._make_own_folders()
             self._sweep()
@@ -371,10 +373,10 @@ class FileStore:
         except (FileNotFoundError, NotADirectoryError):
             is_there = False
         if not is_there:
-            raise Misconfigured(
-                str(self._root),
-                f"there is no store at {self._root}: check the path or run `stado init`",
-            )
+            no_store = f"there is no store at {self._root}"
+            if self._found:
+                raise Misconfigured("", f"{no_store} any more: is its file system mounted?")
+            raise Misconfigured("", f"{no_store}: check the path or run `stado init`")
         if self._prepared and not (self._root / LOCKS_FOLDER).is_dir():
             raise Unavailable(
                 str(self._root), "what this directory held is gone: is its file system mounted?"

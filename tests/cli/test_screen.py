@@ -9,7 +9,7 @@ import pytest
 
 from stado.cli.failures import Interrupted
 from stado.cli.screen import Frame, redraw
-from stado.errors import Misconfigured, Unavailable
+from stado.errors import Denied, Misconfigured, NotFound, StoreError, Unavailable
 from tests.jobs.fakes import FakeClock
 
 
@@ -61,6 +61,21 @@ def test_a_store_that_is_not_there_was_there_before(capsys: pytest.CaptureFixtur
 
     frames, _ = drawn(capsys, lambda: Frame(["a row"], []), unmounted, lambda: Frame(["back"], []))
     assert "no store at /queue; trying again" in frames[1]
+    assert "back" in frames[2]
+
+
+@pytest.mark.parametrize("kind", [Denied, NotFound])
+def test_whatever_a_store_answers_for_a_moment_is_outlived(
+    capsys: pytest.CaptureFixture[str], kind: type[StoreError]
+) -> None:
+    """It was right before: a directory comes back, and so do credentials."""
+
+    def wrong() -> Frame:
+        raise kind("queue/", "not now")
+
+    frames, _ = drawn(capsys, lambda: Frame(["a row"], []), wrong, lambda: Frame(["back"], []))
+    assert "a row" in frames[1]
+    assert "not now; trying again" in frames[1]
     assert "back" in frames[2]
 
 
