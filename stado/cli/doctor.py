@@ -198,14 +198,16 @@ def _agent_findings(
     from stado.cli.host_views import hindrance_text, hosts_line
     from stado.jobs.health import AgentState
 
-    if not any(sight.state is AgentState.WORKING for sight in sights):
+    states = {sight.state for sight in sights}
+    if states & {AgentState.WORKING, AgentState.HINDERED}:  # what hinders is a finding of its own
+        yield Finding("agents", hosts_line(sights))
+    else:
+        leaving = ": those that are there drain" if AgentState.DRAINING in states else ""
         yield Finding(
             "agents",
-            "no agent is at work: no job starts",
+            f"no agent is at work{leaving}: no job starts",
             "`stado up` here, or `stado agent run` on a host",
         )
-    else:
-        yield Finding("agents", hosts_line(sights))
     for sight in sights:
         one = sight.capacity
         if sight.state is AgentState.STALE:
@@ -315,6 +317,8 @@ def _queue_findings(repo: Repository) -> Iterator[Finding]:
     from stado.jobs.waiting import hopeless
 
     for wait, job_ids in hopeless(repo).items():
+        if wait.hindered:
+            continue  # said of the agents already, with what mends it
         yield Finding(
             "queue",
             f"{plural(len(job_ids), 'job')} cannot start, such as {job_ids[0]}: {wait.text}",

@@ -34,6 +34,8 @@ class Wait:
     remedy: str | None = None
     until: str | None = None
     """What the job starts upon: `when a worker has room`. None: it never does."""
+    hindered: bool = False
+    """Whether workers that are hindered would take the job: what mends them lets it start."""
 
 
 class GateName(StrEnum):
@@ -169,11 +171,11 @@ def views(needs: Needs, seen: Sequence[AgentSight]) -> list[HostView]:
 
 
 def causes_text(hosts: Sequence[HostView]) -> str:
-    """`3 hosts: 1 draining, 1 disk full, 1 too small`."""
-    counts = ", ".join(
-        f"{count} {cause.replace('_', ' ')}" for cause, count in count_causes(hosts).items()
-    )
-    return f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}: {counts}"
+    """`3 hosts: 1 draining, 1 disk full, 1 too small`; `1 host: disk full`."""
+    causes = {cause.replace("_", " "): count for cause, count in count_causes(hosts).items()}
+    if len(hosts) == 1:
+        return f"1 host: {', '.join(causes)}"
+    return f"{len(hosts)} hosts: {', '.join(f'{count} {cause}' for cause, count in causes.items())}"
 
 
 def count_causes(hosts: Sequence[HostView]) -> dict[str, int]:
@@ -322,6 +324,7 @@ def _ready_gate(
         text,
         _listed(hindered) if hindered else "start another: `stado up`, or `stado agent run`",
         f"when a worker takes jobs again: {text}",
+        hindered=bool(hindered),
     )
     return Gate(GateName.READY, f"taking jobs: none of {len(large)}", wait)
 
