@@ -78,7 +78,7 @@ class _Options(NamedTuple):
         return None if self.disk_reserve_gb is None else round(self.disk_reserve_gb * _GIB)
 
 
-@click.command("run", help="Run the agent of this host: claim jobs and run them.")
+@click.command("run")
 @target_options
 @click.option(
     "--consumer-id", metavar="NAME", help="Name of this agent in the store. Default: local@HOST."
@@ -123,6 +123,14 @@ class _Options(NamedTuple):
     "Default: 1, or a twentieth of a small disk.",
 )
 def run(*, target: Target, **options: Any) -> None:
+    """Make this machine a worker: claim jobs and run them.
+
+    The first Ctrl-C or TERM lets what runs end, the second leaves at once: its jobs go on, and
+    the next agent here takes them over. `stado up` runs one beside a coordinator.
+
+    \b
+      stado agent run --store s3://lab-jobs/stado --cpu 8 --memory-gb 32
+    """
     log_to_stderr()
     settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
     hardware = LiveHardware()

@@ -46,14 +46,14 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
     "--follow/--no-follow", help="Go on until the job is at rest, and exit as it did.  [off]"
 )
 @click.option(
-    "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="Begin N lines before the end."
+    "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="The last N lines; 0: none."
 )
 @target_options
 def watch(*, job: str, follow: bool, lines: int | None, target: Target) -> int:
     """Print the log of a job's newest epoch, byte by byte as the job wrote it, from its beginning.
 
     ID is a job id, a part of one, a run id, or `last`. `stado job logs` follows by itself, from
-    2,000 lines before the end.
+    2,000 lines before the end. Here `--tail 0` is nothing; there `-n 0` is everything.
     """
     from stado.cli.logs import show_log
 

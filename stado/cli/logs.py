@@ -61,7 +61,7 @@ def logs(
     """Print the log of a job, and end.
 
     ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
-    `stado job logs` follows by itself.
+    `stado job logs` follows by itself. Here `--tail 0` is nothing; there `-n 0` is everything.
     """
     if from_start and lines is not None:
         raise click.UsageError("--from-start and --tail exclude each other: state one of them.")

@@ -114,6 +114,10 @@ def up(
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
     and the next agent of this machine takes them over. When one of the two dies, the other is
     stopped and the exit code is 1, or 2 when it refused to start.
+
+    \b
+      stado up
+      stado up --cpu 4 --memory-gb 8
     """
 
     with opened_repository(target) as repo:

@@ -102,3 +102,20 @@ def test_a_mistyped_command_is_answered_with_the_near_ones(stado: Program) -> No
 def test_the_version_is_one_line_and_one_document(stado: Program) -> None:
     version = stado.json("version")["version"]
     assert stado.ok("version") == stado.ok("--version") == f"stado {version}"
+
+
+@pytest.mark.parametrize("command", ["logs", "job logs", "job watch"])
+def test_each_help_says_what_0_lines_are_here_and_elsewhere(stado: Program, command: str) -> None:
+    words = stado.ok(*command.split(), "--help").split()
+    told = " ".join(words)
+    assert "`--tail 0` is nothing" in told
+    assert "`-n 0` is everything" in told
+
+
+@pytest.mark.parametrize("command", ["up", "agent run"])
+def test_amounts_are_named_alike_wherever_a_host_is_described(stado: Program, command: str) -> None:
+    shown = stado.ok(*command.split(), "--help")
+    for option in ("--cpu CORES", "--memory-gb GIB", "--work-dir DIR", "--consumer-id NAME"):
+        assert f"  {option}" in shown
+    assert "FLOAT" not in shown
+    assert f"\n    stado {command} " in shown or f"\n    stado {command}\n" in shown
