@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -23,11 +24,21 @@ from stado.system.hardware import LiveHardware
 from stado.target import Target, target_options
 from stado_coordinator.coordinator import Coordinator, tick_once
 
+log = logging.getLogger("stado_coordinator.main")
 
-@click.command("run", help="Give lost jobs back, mend the queue's index, finish submissions.")
+
+@click.command("run")
 @target_options
 @click.option("--once", is_flag=True, help="One tick, then exit: for cron. 0 if all went well.")
 def run(*, target: Target, once: bool) -> None:
+    """Watch over the queue: give lost jobs back, mend the queue's index, finish submissions.
+
+    Runs until Ctrl-C or TERM; of several one acts at a time. `stado up` runs one beside an agent.
+
+    \b
+      stado coordinator run --store s3://lab-jobs/stado
+      stado coordinator run --once                     # from cron
+    """
     log_to_stderr()
     settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
     machine = live_machine()
@@ -35,12 +46,15 @@ def run(*, target: Target, once: bool) -> None:
     holder = f"coordinator@{LiveHardware().host_name()}:{os.getpid()}"
     if once:
         repo = open_repository(settings, machine, trouble)
-        sys.exit(0 if tick_once(repo, holder=holder) else 69)
+        went_well = tick_once(repo, holder=holder)
+        log.info("event=ticked ok=%s", went_well)
+        sys.exit(0 if went_well else 69)
     repo = open_repository_when_reachable(settings, machine, trouble)
     stop = machine.tasks.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _leave(stop))
     Coordinator(repo, holder=holder).run(stop)
+    log.info("event=left")
 
 
 def _leave(stop: Event) -> None:
@@ -48,6 +62,7 @@ def _leave(stop: Event) -> None:
     coordinator takes over when the lease is out."""
     if stop.is_set():
         os._exit(0)
+    log.info("event=leaving")
     stop.set()
 
 

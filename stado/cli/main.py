@@ -221,7 +221,7 @@ cli = Program(
 
 
 def run() -> None:
-    """The console entry point."""
+    """All of the command line, in this process."""
     cli.main()
 
 
