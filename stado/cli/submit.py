@@ -124,11 +124,14 @@ def submit(
 
 def _request(words: tuple[str, ...], batch: str | None, asked: Asked) -> Request:
     """Everything is checked here, before anything is written."""
+    from stado.cli import render
     from stado.core.spec import Spec, make_request, parse_batch
 
     shared = Spec(command="", **asked._asdict())
     if batch is None:
         return make_request([_command(words)], shared, batch=False)
+    if words:
+        render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
     name = "standard input" if batch == STANDARD_INPUT else batch
     return make_request(parse_batch(_read_batch(batch), name), shared, batch=True)
 
