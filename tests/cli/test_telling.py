@@ -35,7 +35,9 @@ def test_what_happens_meanwhile_breaks_between_words(
     terminal.wait_for("stops the waiting, not the cancel)".rpartition(" ")[2])
     assert all(len(line) <= 44 for line in terminal.text.splitlines())
     terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130, terminal.text
+    # CPython ends by the signal itself where it came while a module was defining a record: shells
+    # call both 130.
+    assert terminal.end() in (130, -signal.SIGINT), terminal.text
 
 
 def test_ctrl_c_in_the_midst_of_a_line_begins_a_fresh_one(
