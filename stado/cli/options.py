@@ -72,6 +72,13 @@ def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
+def known_states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes what is typed."""
+    from stado.core.states import State
+
+    return [state.value for state in State if state.value.startswith(incomplete.lower())]
+
+
 def variables(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:

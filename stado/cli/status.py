@@ -56,14 +56,17 @@ class _Look(NamedTuple):
     "states",
     callback=options.states,
     multiple=True,
+    shell_complete=options.known_states,
     metavar="STATE",
-    help="Only jobs in this state, such as failed (repeatable).",
+    help="Only jobs in this state (repeatable): queued, running, paused, completed, failed, "
+    "cancelled, timed_out.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, _LIMIT_MAX),
     default=_LIMIT_DEFAULT,
     show_default=True,
+    metavar="N",
     help="How many jobs to show.",
 )
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
@@ -82,6 +85,11 @@ def status(
 
     FILTER is a part of a job or batch id, a run id, or `last`: your newest submission. TIME is how
     long a job has been waiting, running, or had run.
+
+    \b
+      stado status
+      stado status last --watch
+      stado status --state failed --limit 100
     """
     asked = _Asked(filter_text, states, limit)
     if watch:

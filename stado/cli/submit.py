@@ -13,6 +13,7 @@ from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from stado.core.spec import Request, Spec
@@ -55,8 +56,8 @@ class Asked(NamedTuple):
     help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
 )
 @click.option("--priority", type=int, default=0, metavar="N", help="Higher starts first.")
-@click.option("--cpu", type=float, metavar="N", help="Cores to reserve.  [default: 1]")
-@click.option("--memory-gb", type=float, metavar="N", help="GiB to reserve.  [default: 1]")
+@click.option("--cpu", type=float, metavar="CORES", help="Cores to reserve.  [default: 1]")
+@click.option("--memory-gb", type=float, metavar="GIB", help="GiB to reserve.  [default: 1]")
 @click.option(
     "--verify",
     callback=options.plain_text,
@@ -103,6 +104,11 @@ def submit(
 
     Prints the id of each job. Repeating a submission is safe: the same run id with the same
     request answers the jobs that it made before.
+
+    \b
+      stado submit --run-id digits-1 'python train.py --lr 0.1'
+      stado submit --run-id digits-2 --cpu 4 --wait 'python train.py'
+      stado submit --run-id sweep --batch commands.txt
     """
     request = _request(words, batch, Asked(**asked))
     user = user_name()
@@ -193,6 +199,7 @@ def _answer(
 ) -> None:
     """The ids; then for people what was done, what it waits for, and what to type next."""
     from stado.cli import render, views
+    from stado.cli.outcomes import elapsed_text
 
     for job_id in submission.job_ids:
         render.print_line(job_id)
@@ -203,18 +210,52 @@ def _answer(
         else f"job {base}"
     )
     said = "submitted" if submission.created else "already submitted:"
-    taken = f" in {taken_seconds:.1f} s" if taken_seconds > _TOLD_SECONDS_MIN else ""
-    text = f"{said} {what} (run {submission.run_id}){taken}"
+    taken = f" in {elapsed_text(taken_seconds)}" if taken_seconds > _TOLD_SECONDS_MIN else ""
+    states = {} if submission.created else _states(repo, submission)
+    standing = f", {_standing(list(states.values()), request)}" if states else ""
+    text = f"{said} {what} (run {submission.run_id}){standing}{taken}"
     why = _why(repo, request.shared, submission.job_ids[0]) if submission.created else None
     if why is None:
-        render.tell(text)
+        render.tell_wrapped(text)
     else:
         render.tell_wrapped(f"{text}; {_what_happens(why, request)}")
         if why.remedy is not None:
             render.tell_wrapped(f"to do: {why.remedy}")
     if not wait:
-        following = f"status {base} --watch" if request.batch else f"job watch {base} --follow"
-        render.tell(f"next: stado {following}")
+        render.tell(f"next: stado {_next(base, list(states.values()), request)}")
+
+
+def _states(repo: Repository, submission: Submission) -> dict[str, State]:
+    """Of what was submitted before; nothing when that cannot be seen."""
+    from stado.errors import StoreError, Unreadable
+    from stado.jobs.status import states_of
+
+    try:
+        found = states_of(repo, submission.base_id)
+    except (StoreError, Unreadable):
+        return {}
+    return {job_id: found[job_id] for job_id in submission.job_ids if job_id in found}
+
+
+def _standing(states: Sequence[State], request: Request) -> str:
+    """`now cancelled`; of a batch `now 2 queued, 1 failed`."""
+    from stado.cli import views
+
+    if request.batch:
+        return f"now {views.count_text(states)}"
+    return f"now {states[0].value}"
+
+
+def _next(base: str, states: Sequence[State], request: Request) -> str:
+    """What to type; of one that has ended the same command submits nothing any more."""
+    from stado.core.states import State
+
+    over = bool(states) and all(state.at_rest for state in states)
+    if request.batch:
+        return f"status {base}" if over else f"status {base} --watch"
+    if not over:
+        return f"job watch {base} --follow"
+    return f"results {base} DIR" if State.COMPLETED in states else f"job rerun {base}"
 
 
 def _what_happens(why: Wait, request: Request) -> str:

@@ -68,6 +68,7 @@ def completed(home: Path, words: str) -> list[str]:
         ("stado context use la", ["lab", "later"]),
         ("stado context remove lat", ["later"]),
         ("stado config set s", ["store"]),
+        ("stado status --state c", ["completed", "cancelled"]),
         ("stado completion f", ["fish"]),
         ("stado submit --cpu many --lim", []),
         ("stado context use 'la", ["lab", "later"]),

@@ -88,6 +88,19 @@ def test_each_command_takes_a_store(stado: Program, command: str) -> None:
     assert all(option in shown for option in ("--store", "--endpoint", "--region", "--context"))
 
 
+@pytest.mark.parametrize("command", ["submit", "status"])
+def test_what_is_typed_most_has_examples_in_its_help(stado: Program, command: str) -> None:
+    shown = stado.ok(command, "--help")
+    assert f"    stado {command} -" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_amounts_of_a_job_are_named_as_those_of_a_host(stado: Program) -> None:
+    shown = stado.ok("submit", "--help")
+    assert "--cpu CORES " in shown
+    assert "--memory-gb GIB " in shown
+
+
 def test_no_command_at_all_shows_the_help_and_is_a_usage_error(stado: Program) -> None:
     result = stado()
     assert result.exit_code == 2

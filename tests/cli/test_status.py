@@ -170,6 +170,11 @@ def test_an_unknown_state_is_refused_with_those_that_there_are(
     assert "no job is failed" in stado("status", "--state", "failed").stderr
 
 
+def test_help_names_every_state(stado: Program) -> None:
+    shown = " ".join(stado.ok("status", "--help").split())
+    assert f"(repeatable): {', '.join(State)}." in shown
+
+
 def test_all_jobs_are_counted_by_state_up_to_a_thousand_each(stado: Program, world: World) -> None:
     world.complete(submit(stado, "x"))
     submit_batch(stado, "sweep", 1001)

@@ -93,6 +93,28 @@ def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> 
     assert result.stderr.startswith("already submitted: job")
 
 
+def test_submitting_again_tells_how_the_job_stands_and_what_helps(
+    stado: Program, world: World
+) -> None:
+    """R130: the same command starts nothing any more once the job has ended."""
+    cancelled = stado.ok("submit", "--run-id", "stopped", "run")
+    stado.ok("cancel", cancelled)
+    told = stado("submit", "--run-id", "stopped", "run").stderr.splitlines()
+    assert told == [
+        f"already submitted: job {cancelled} (run stopped), now cancelled",
+        f"next: stado job rerun {cancelled}",
+    ]
+    done = stado.ok("submit", "--run-id", "done", "run")
+    assert "(run done), now queued" in stado("submit", "--run-id", "done", "run").stderr
+    world.complete(done)
+    told = stado("submit", "--run-id", "done", "run").stderr.splitlines()
+    assert told[1] == f"next: stado results {done} DIR"
+    batch = ("submit", "--run-id", "two", "--batch", "-")
+    first, _ = stado.ok(*batch, stdin=b"one\ntwo\n").splitlines()
+    world.fail(first, 3)
+    assert "(run two), now 1 queued, 1 failed" in stado(*batch, stdin=b"one\ntwo\n").stderr
+
+
 def test_fifty_at_once_print_one_id(
     stado: Program, world: World, environment: dict[str, str]
 ) -> None:
@@ -230,7 +252,9 @@ def test_a_large_batch_is_counted_and_told_how_to_watch(stado: Program, world: W
     ids = result.stdout.splitlines()
     assert len(ids) == 1200
     batch = ids[0].rpartition("-")[0]
-    told = rf"submitted 1,200 jobs as batch {batch} \(run sweep\)( in \d+\.\d s)?; they start when "
+    told = (
+        rf"submitted 1,200 jobs as batch {batch} \(run sweep\)( in \d+(\.\d)?s)?; they start when "
+    )
     assert re.match(told, result.stderr)
     assert f"next: stado status {batch} --watch" in result.stderr
 
