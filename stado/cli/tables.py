@@ -13,7 +13,7 @@ import click
 _GAP = "  "
 _LAST_WIDTH_MIN = 20
 _SHRUNK_WIDTH_MIN = 8
-"""Of what is cropped already, on a terminal too narrow for the rest; then lines wrap."""
+"""Of what is cropped, on a terminal too narrow for the rest; then lines wrap."""
 
 
 class Column(NamedTuple):
@@ -85,7 +85,8 @@ def _line(
 
 
 def _fitted(table: _Table, width: int) -> _Table:
-    """Crops what may be cropped, then leaves out what is expendable, then crops more."""
+    """Crops what may be cropped, then leaves out what is expendable, then crops more; and at
+    worst does without columns that may be cropped, so that a row stays a line."""
     table = _cropped(table, [column.width_max for column in table.columns])
     while _missing(table, width) > 0:
         expendable = [column for column in table.columns if column.expendable]
@@ -93,9 +94,18 @@ def _fitted(table: _Table, width: int) -> _Table:
             break
         table = _without(table, table.columns.index(expendable[-1]))
     table = _cropped(table, _shrunk(table, _missing(table, width)))
-    room = width - sum(table.widths[:-1]) - len(_GAP) * (len(table.columns) - 1)
+    while (room := _room(table, width)) < min(table.widths[-1], _SHRUNK_WIDTH_MIN):
+        inner = [column for column in table.columns[1:-1] if column.width_max is not None]
+        if not inner:
+            break
+        table = _without(table, table.columns.index(inner[0]))
     *others, _ = [None] * len(table.columns)
-    return _cropped(table, [*others, max(room, _LAST_WIDTH_MIN)])
+    return _cropped(table, [*others, max(room, _SHRUNK_WIDTH_MIN)])
+
+
+def _room(table: _Table, width: int) -> int:
+    """Cells that are left for the last column."""
+    return width - sum(table.widths[:-1]) - len(_GAP) * (len(table.columns) - 1)
 
 
 def _missing(table: _Table, width: int) -> int:

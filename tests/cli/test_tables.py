@@ -43,6 +43,19 @@ def test_a_narrow_terminal_does_without_what_is_expendable() -> None:
     assert "4s" not in lines(60)[2]
 
 
+@pytest.mark.parametrize("width", [45, 50, 60, 80])
+def test_a_list_of_jobs_keeps_a_row_a_line_on_a_narrow_terminal(width: int) -> None:
+    columns = [
+        *(Column("JOB"), Column("STATUS"), Column("AGE", expendable=True), Column("TIME")),
+        *(Column("RUN", width_max=20), Column("REASON", width_max=26), Column("COMMAND")),
+    ]
+    row = ["zrkkdinkwecgqhno", "cancelled", "3m12s", "2m", "digits-1", "job_failed 1", "x" * 90]
+    shown = table_lines(columns, [row], width=width, colour=False)
+    assert max(map(cell_width, shown)) <= width
+    assert shown[1].startswith("zrkkdinkwecgqhno  cancelled")
+    assert "REASON" in shown[0] or width < 60
+
+
 def test_wide_and_combining_characters_stay_aligned() -> None:
     """A character of two cells, and one of none."""
     rows = [["漢字", "x"], ["e\u0301te\u0301", "x"], ["abcd", "x"]]
