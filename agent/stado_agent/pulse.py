@@ -37,6 +37,7 @@ class Pulse:
         self._on_news = on_news
         self._beating = repo.tasks.lock()
         self._ended: Event = repo.tasks.event()
+        self._early: Event = repo.tasks.event()
         self._task: Task | None = None
         self._lease_seconds = repo.deployment.lease_seconds
         self._accepted_sent_at: float | None = None
@@ -58,6 +59,8 @@ class Pulse:
     def phase(self, phase: Phase) -> None:
         if phase is not self._phase:
             self._phase, self._phase_since = phase, self._repo.now()
+            if phase is Phase.VERIFYING:  # it may be over by the time that the next beat is due
+                self._early.set()
 
     def start(self) -> None:
         """Returns when a first beat was accepted, or the epoch is known to be sealed."""
@@ -72,6 +75,7 @@ class Pulse:
 
     def stop(self) -> None:
         self._ended.set()
+        self._early.set()
         if self._task is not None:
             self._task.join(self._lease_seconds)
 
@@ -86,7 +90,7 @@ class Pulse:
         """An error that nobody foresaw must not leave a job that beats no more and runs on. Once
         sealed, it still shows this host that the supervisor lives."""
         try:
-            while not self._ended.wait(self._repo.deployment.beat_seconds):
+            while self._wait_for_beat():
                 if self.sealed:
                     self._on_beat()
                     continue
@@ -96,6 +100,12 @@ class Pulse:
         except Exception as error:  # noqa: BLE001 - told to the supervisor, which ends by it
             self.failure = error
             self._on_news()
+
+    def _wait_for_beat(self) -> bool:
+        """False once there is none to come. An event cannot be taken back, so each has its own."""
+        if self._early.wait(self._repo.deployment.beat_seconds):
+            self._early = self._repo.tasks.event()
+        return not self._ended.is_set()
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""

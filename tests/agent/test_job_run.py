@@ -146,6 +146,22 @@ def test_a_job_is_run_verified_published_and_ended(tmp_path: Path) -> None:
     assert not (scene.folder.root / "jobs" / f"{scene.job}.1").exists()
 
 
+def test_a_verification_is_told_as_soon_as_it_begins(tmp_path: Path) -> None:
+    """Whoever looks shall not be told that the command still runs."""
+    scene = scene_of(tmp_path)
+    seen = []
+
+    def look() -> None:
+        beat = scene.world.repo.find_heartbeat(scene.job)
+        assert beat is not None
+        seen.append(beat.value.phase)
+
+    for at_seconds in (49, 53):  # the next beat would be due at 60 s
+        scene.clock.at(scene.clock.monotonic() + at_seconds, look)
+    scene.run(scene.claim())
+    assert seen == [Phase.RUNNING, Phase.VERIFYING]
+
+
 def test_a_second_epoch_starts_from_the_checkpoint(tmp_path: Path) -> None:
     scene = goes_on(tmp_path)
     scene.script(Script(seconds=10))
