@@ -48,11 +48,14 @@ class Hosts(NamedTuple):
 
 
 def hosts_line(sights: Sequence[AgentSight]) -> str:
-    """`2 hosts at work, 1 draining, 1 stale`; agents that left are not counted."""
+    """`2 hosts at work (1 not heard lately), 1 stale`; agents that left are not counted."""
     counts = Counter(sight.state for sight in sights)
     others = (AgentState.DRAINING, AgentState.HINDERED, AgentState.STALE)
     told = [f"{counts[state]:,} {state.value}" for state in others if counts[state]]
-    return ", ".join([f"{render.plural(counts[AgentState.WORKING], 'host')} at work", *told])
+    late = sum(sight.late for sight in sights if sight.state is AgentState.WORKING)
+    unheard = f" ({late:,} not heard lately)" if late else ""
+    working = f"{render.plural(counts[AgentState.WORKING], 'host')} at work{unheard}"
+    return ", ".join([working, *told])
 
 
 def no_host_text(sights: Sequence[AgentSight]) -> str:

@@ -336,7 +336,11 @@ def _room_gate(needs: Needs, ready: Sequence[HostView]) -> Gate:
         return Gate(GateName.ROOM, f"room for it: {names}")
     if len(ready) == 1:
         capacity = ready[0].capacity
-        text = f"{_busy(capacity)}: it needs {_needed(needs)}, and {_left(capacity)} are free"
+        seconds = round(ready[0].sight.age_seconds)
+        as_of = f", by its report of {seconds} s ago" if seconds else ""
+        text = (
+            f"{_busy(capacity)}{as_of}: it needs {_needed(needs)}, and {_left(capacity)} are free"
+        )
     else:
         names = _listed([_busy(view.capacity) for view in ready])
         text = f"all {len(ready)} workers that could run it are busy: {names}"

@@ -115,6 +115,13 @@ def test_a_job_that_waits_for_room_is_told_so(world: World) -> None:
     assert _why(world) == Wait("waiting_capacity", text, until=f"when a worker has room: {text}")
 
 
+def test_a_busy_worker_is_told_with_the_age_of_its_report(world: World) -> None:
+    """R208: it may have room by now."""
+    _agent(world, cpu_free=0.5)
+    world.clock.sleep(12)
+    assert _why(world).text.startswith("one is busy with 0 jobs, by its report of 12 s ago: it ")
+
+
 def test_a_job_that_may_start_is_told_so(world: World) -> None:
     """R208"""
     _agent(world, "busy", cpu_free=0.0)
