@@ -308,7 +308,7 @@ def test_a_sweep_that_has_one_turn_begins_anywhere(world: World) -> None:
     """Else those that run once would all look at the first few runs."""
     for number in range(9):
         world.submit(run_id=f"a-{number}")
-    dead_submit(world, "last")
+    dead_submit(world, "late")
     world.clock.sleep(LEASE)
     sweeps = [SubmissionSweep(world.repo, slice_size=2, once=True) for _ in range(30)]
-    assert ["last"] in [sweep.turn() for sweep in sweeps]
+    assert ["late"] in [sweep.turn() for sweep in sweeps]
