@@ -40,4 +40,4 @@ def hosts(*, watch: bool, as_json: bool, target: Target) -> None:
         for line in host_views.table_lines(seen, repo.now()):
             render.print_styled(line)
         for note in host_views.notes(seen):
-            render.tell_wrapped(note)
+            render.tell(note)

@@ -64,9 +64,6 @@ def tell(text: str) -> None:
         click.echo(line, err=True)
 
 
-tell_wrapped = tell
-
-
 def stdout_is_terminal() -> bool:
     return sys.stdout.isatty()
 

@@ -211,7 +211,7 @@ def _print_text(repo: Repository, look: _Look, asked: _Asked) -> None:
     for line in _batch_lines(look):
         render.print_line(line)
     for note in _notes(look, asked):
-        render.tell_wrapped(note)
+        render.tell(note)
 
 
 def _frame(repo: Repository, look: _Look, asked: _Asked) -> Frame:

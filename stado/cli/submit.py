@@ -216,11 +216,11 @@ def _answer(
     text = f"{said} {what} (run {submission.run_id}){standing}{taken}"
     why = _why(repo, request.shared, submission.job_ids[0]) if submission.created else None
     if why is None:
-        render.tell_wrapped(text)
+        render.tell(text)
     else:
-        render.tell_wrapped(f"{text}; {_what_happens(why, request)}")
+        render.tell(f"{text}; {_what_happens(why, request)}")
         if why.remedy is not None:
-            render.tell_wrapped(f"to do: {why.remedy}")
+            render.tell(f"to do: {why.remedy}")
     if not wait:
         render.tell(f"next: stado {_next(base, list(states.values()), request)}")
 
