@@ -172,8 +172,7 @@ def test_a_failed_job_says_with_what_after_how_long_and_why(
     stage.clock.at(16, lambda: stage.end(claimed, exit_code=3))
     assert follow_log(stage.world.repo, stage.job, lines=None) == 3
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"job {stage.job} failed: exit 3 after 12s on alice: the command exited with 3 "
-        "(job_failed)"
+        f"job {stage.job} failed: exit 3 after 12s on alice: the command exited with 3 (job_failed)"
     )
 
 
