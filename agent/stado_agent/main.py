@@ -132,7 +132,7 @@ def run(*, target: Target, **options: Any) -> None:
       stado agent run --store s3://lab-jobs/stado --cpu 8 --memory-gb 32
     """
     log_to_stderr()
-    settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
+    settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
     hardware = LiveHardware()
     stated = _Options(**options)
     agent_settings = AgentSettings(
@@ -185,7 +185,7 @@ def _make(folder: HostFolder) -> None:
 
 def _default_work_dir() -> Path:
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path("~/.local/state").expanduser()) / "stado"
+    return (Path(state) if state else Path(os.path.expanduser("~/.local/state"))) / "stado"
 
 
 def _default_poll_seconds(settings: Settings) -> float:

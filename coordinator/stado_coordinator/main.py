@@ -40,7 +40,7 @@ def run(*, target: Target, once: bool) -> None:
       stado coordinator run --once                     # from cron
     """
     log_to_stderr()
-    settings = read_settings(Settings(*target), os.environ, Path("~").expanduser())
+    settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
     machine = live_machine()
     trouble = logged_trouble(machine)
     holder = f"coordinator@{LiveHardware().host_name()}:{os.getpid()}"
