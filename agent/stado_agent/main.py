@@ -18,6 +18,7 @@ from stado.composition import (
     unused_repository,
 )
 from stado.errors import Refused
+from stado.host_options import host_options
 from stado.settings import Settings
 from stado.system.folder_lock import FolderLock
 from stado.system.hardware import LiveHardware
@@ -80,27 +81,7 @@ class _Options(NamedTuple):
 
 @click.command("run")
 @target_options
-@click.option(
-    "--consumer-id", metavar="NAME", help="Name of this agent in the store. Default: local@HOST."
-)
-@click.option(
-    "--work-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Where jobs work. Default: ~/.local/state/stado.",
-)
-@click.option(
-    "--cpu",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="CORES",
-    help="Cores to give to jobs. Default: all.",
-)
-@click.option(
-    "--memory-gb",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="GIB",
-    help="GiB of memory to give to jobs. Default: what is free.",
-)
+@host_options
 @click.option(
     "--poll-seconds",
     type=click.FloatRange(min=0.05),

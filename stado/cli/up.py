@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import click
@@ -17,6 +18,7 @@ from stado.cli.context import (
     read_settings,
     start_child,
 )
+from stado.host_options import host_options
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -84,27 +86,12 @@ class _Stop:
 
 
 @click.command()
-@click.option(
-    "--consumer-id", metavar="NAME", help="Name of the agent in the store. Default: local@HOST."
-)
-@click.option("--work-dir", metavar="DIR", help="Where jobs work. Default: ~/.local/state/stado.")
-@click.option(
-    "--cpu",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="CORES",
-    help="Cores to give to jobs. Default: all.",
-)
-@click.option(
-    "--memory-gb",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="GIB",
-    help="GiB of memory to give to jobs. Default: what is free.",
-)
+@host_options
 @target_options
 def up(
     *,
     consumer_id: str | None,
-    work_dir: str | None,
+    work_dir: Path | None,
     cpu: float | None,
     memory_gb: float | None,
     target: Target,
@@ -149,7 +136,7 @@ def _tell_starting(address: str) -> None:
     tell("Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running")
 
 
-def _stated(options: dict[str, str | float | None]) -> list[str]:
+def _stated(options: dict[str, str | float | Path | None]) -> list[str]:
     return [f"{name}={value}" for name, value in options.items() if value is not None]
 
 

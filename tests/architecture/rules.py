@@ -19,7 +19,7 @@ _USE_CASES = (
     *("stado.core", "stado.jobs", "stado.storage.port"),
 )
 _SETTINGS = ("stado.settings", "stado.config_file", "stado.choice")
-_PROGRAMS = (*_USE_CASES, *_SETTINGS, "stado.target", "stado.version")
+_PROGRAMS = (*_USE_CASES, *_SETTINGS, "stado.host_options", "stado.target", "stado.version")
 _BUILDING = (
     *("stado.composition", "stado.system"),
     *("stado.storage.open", "stado.storage.trouble"),
@@ -49,6 +49,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.storage.trouble_log",
     ),
     "stado.version": (),
+    "stado.host_options": (),
     "stado.target": (),
     # The conformance suite is what `stado doctor` runs; the composition names the machine's type.
     "stado.cli": (
@@ -84,7 +85,13 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
     "msgspec": ("stado.core",),
-    "click": ("stado.cli", "stado.target", "stado_agent.main", "stado_coordinator.main"),
+    "click": (
+        "stado.cli",
+        "stado.host_options",
+        "stado.target",
+        "stado_agent.main",
+        "stado_coordinator.main",
+    ),
     "rich": ("stado.cli", "stado.console"),
     "tomlkit": ("stado.cli.config_changes",),
 }

@@ -1,0 +1,45 @@
+"""The options by which a program is told what a host gives to jobs.
+
+Imported by each command's definition, so that it must stay light: click, and nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_OPTIONS = (
+    click.option(
+        "--consumer-id",
+        metavar="NAME",
+        help="Name of the agent in the store. Default: local@HOST.",
+    ),
+    click.option(
+        "--work-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Where jobs work. Default: ~/.local/state/stado.",
+    ),
+    click.option(
+        "--cpu",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="CORES",
+        help="Cores to give to jobs. Default: all.",
+    ),
+    click.option(
+        "--memory-gb",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="GIB",
+        help="GiB of memory to give to jobs. Default: what is free.",
+    ),
+)
+
+
+def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--consumer-id`, `--work-dir`, `--cpu` and `--memory-gb`, under these names."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
