@@ -27,14 +27,6 @@ def milliseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(milliseconds=1)
 
 
-def instant_of(base: str) -> datetime:
-    """The submission's instant, as the id tells it."""
-    value = 0
-    for letter in base[:_TIME_LETTERS]:
-        value = value * len(_ALPHABET) + _ALPHABET.index(letter)
-    return _EPOCH + timedelta(milliseconds=_TIME_MAX - value)
-
-
 def new_base(submitted_at: datetime, random_letters: str) -> str:
     """The base id of a submission. `random_letters` are six characters of [a-z]."""
     value = _TIME_MAX - milliseconds(submitted_at)

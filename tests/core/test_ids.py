@@ -20,11 +20,12 @@ def test_a_later_submission_sorts_before_an_earlier_one(first: datetime, second:
     assert ids.new_base(late, "zzzzzz") < ids.new_base(early, "aaaaaa")
 
 
-@given(instants)
-def test_an_id_tells_the_millisecond_of_its_submission(instant: datetime) -> None:
-    base = ids.new_base(instant, "abcdef")
-    assert ids.milliseconds(ids.instant_of(base)) == ids.milliseconds(instant)
-    assert ids.BASE_PATTERN.fullmatch(base)
+@given(instants, instants)
+def test_ids_are_of_one_form_and_sort_newest_first(one: datetime, other: datetime) -> None:
+    """To the millisecond."""
+    first, second = ids.new_base(one, "abcdef"), ids.new_base(other, "abcdef")
+    assert ids.BASE_PATTERN.fullmatch(first)
+    assert (first < second) == (ids.milliseconds(one) > ids.milliseconds(other))
 
 
 def test_a_base_is_ten_letters_of_time_and_six_random_ones() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def test_a_host_whose_credentials_are_refused_for_a_while_executes_nothing_twice
     (job_id,) = submission.job_ids
     wait_for(trace.exists)
     write(file, "wrong")
-    time.sleep(0.5)
+    wait_for(lambda: "event=beat_failed" in fleet.log("one"))
     gate.touch()
     wait_for(lambda: fleet.story(job_id).record.epoch == 2, seconds=60)
     write(file, SECRET_KEY)

@@ -78,7 +78,7 @@ def test_a_second_signal_does_not_wait_for_a_store_that_does_not_answer(
     (job_id,) = submission.job_ids
     wait_for(trace.exists)
     proxy.stall()
-    time.sleep(LEASE_SECONDS / 4)
+    wait_for(lambda: proxy.holds_something)
     agent.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     began = time.monotonic()

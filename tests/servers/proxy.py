@@ -26,6 +26,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._flowing = threading.Event()
         self._flowing.set()
+        self.holds_something = False
+        """Whether anything was swallowed since the last `stall`."""
         self._lock = threading.Lock()
         self._accept()
 
@@ -47,6 +49,7 @@ class Proxy:
 
     def stall(self) -> None:
         """As if the network swallowed everything: connections are taken, and nothing answers."""
+        self.holds_something = False
         self._flowing.clear()
 
     def resume(self) -> None:
@@ -78,7 +81,9 @@ class Proxy:
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(_BYTES):
-                self._flowing.wait()
+                if not self._flowing.is_set():
+                    self.holds_something = True
+                    self._flowing.wait()
                 target.sendall(data)
         for end in (source, target):
             _close(end)
