@@ -516,8 +516,10 @@ def test_who_cannot_be_signalled_is_named_and_goes_on_living(tmp_path: Path) -> 
 
     def work() -> None:
         processes = LiveProcesses(cgroups=Cgroups(()), kill=refuse)
-        job = shell(processes, tmp_path, "(setsid sleep 60 &); exec sleep 60")
-        assert eventually(lambda: len(job.living()) == 2)
+        script = "(setsid sh -c 'echo $$ >pid; exec sleep 60' &); exec sleep 60"
+        job = shell(processes, tmp_path, script)
+        both = {job.identity.pid, read_pid(tmp_path / "pid")}
+        assert eventually(lambda: {process.pid for process in job.living()} == both)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             assert job.signal_all(signal_number) == [
                 Resistance(process, "Operation not permitted") for process in job.living()
