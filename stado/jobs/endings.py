@@ -106,15 +106,19 @@ def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
     """The verdict that an intent names, settled. Anybody may do it, without a seal: an intent
     has no process."""
     record = claim.record
-    ending = Ending(
+    cell, _ = give_verdict(repo, record, ending_of_intent(claim))
+    settle(repo, record.id, record.epoch)
+    return cell
+
+
+def ending_of_intent(claim: ClaimCell) -> Ending:
+    """The same from whoever finishes it."""
+    return Ending(
         verdict=Verdict.CANCELLED,
         reason=Reason.CANCELLED_BY_USER,
         ended_at=claim.at,
         by=claim.by,
     )
-    cell, _ = give_verdict(repo, record, ending)
-    settle(repo, record.id, record.epoch)
-    return cell
 
 
 def claim_for_intent(

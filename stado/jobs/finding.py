@@ -6,13 +6,14 @@ ever grow, so they are asked first; they say which record to expect where.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from stado.core import keys, moves
-from stado.core.records import Record
+from stado.core.records import ClaimCell, Record
 from stado.core.states import State
-from stado.errors import Ambiguous, NotFound
-from stado.jobs.endings import finish_intent, project, settle
+from stado.errors import Ambiguous, Denied, NotFound
+from stado.jobs.endings import ending_of_intent, finish_intent, project, settle
 from stado.jobs.repository import Cells, Repository
 
 
@@ -29,7 +30,8 @@ class Found:
 
 
 def find_job(repo: Repository, job_id: str) -> Found | None:
-    """None when there is no such job. Finishes intents and settles what it finds unfinished.
+    """None when there is no such job. Finishes intents and settles what it finds unfinished; who
+    may not write learns what the cells say, and leaves that to others.
 
     Raises `Unreadable` when what decides cannot be read, `Ambiguous` when the job moved at each
     of 20 looks."""
@@ -73,18 +75,30 @@ def _find_by_cells(repo: Repository, job_id: str, cells: Cells) -> Found | None:
         return _find_ended(repo, job_id, epoch, cells)
     claim = repo.claim_cell(job_id, epoch)
     if claim.intent is not None:
-        finish_intent(repo, claim)
-        return None
+        return _finish_intent(repo, claim, cells)
     return _expect(repo, claim.record, cells)
+
+
+def _finish_intent(repo: Repository, claim: ClaimCell, cells: Cells) -> Found | None:
+    try:
+        finish_intent(repo, claim)
+    except Denied:
+        if repo.cells(claim.record.id) == cells:
+            return Found(moves.ended(claim.record, ending_of_intent(claim)), cells)
+    return None
 
 
 def _find_ended(repo: Repository, job_id: str, epoch: int, cells: Cells) -> Found | None:
     end = repo.find_end(job_id, epoch)
     if end is None:
         return None
-    found = _expect(repo, moves.after(end), cells)
+    following = moves.after(end)
+    found = _expect(repo, following, cells)
     if found is None and repo.cells(job_id) == cells:
-        settle(repo, job_id, epoch)
+        try:
+            settle(repo, job_id, epoch)
+        except Denied:
+            return Found(following, cells)
     return found
 
 
@@ -97,6 +111,7 @@ def _expect(repo: Repository, expected: Record, cells: Cells) -> Found | None:
     if stored is not None and stored.value.epoch == expected.epoch:
         return Found(stored.value, cells)
     if expected.state is State.RUNNING and repo.cells(expected.id) == cells:
-        project(repo, expected)
+        with suppress(Denied):
+            project(repo, expected)
         return Found(expected, cells)
     return None
