@@ -38,7 +38,8 @@ def test_a_reader_gets_the_answer_that_a_writer_gets_at_every_step_of_a_mover(mo
         mover.kill()
         by_reader = find_job(reader_of(world), job)
         by_writer = find_job(world.repo, job)
-        assert by_reader is not None and by_writer is not None
+        assert by_reader is not None
+        assert by_writer is not None
         assert by_reader.record == by_writer.record, f"after {stopped_after} requests"
         if not alive:
             return
@@ -55,7 +56,8 @@ def test_lists_and_stories_are_read_at_every_step_of_a_mover(move: Move) -> None
         mover.kill()
         repo = reader_of(world)
         (row,) = newest(repo, limit=10).rows
-        assert row.problem is None and row.record is not None
+        assert row.problem is None
+        assert row.record is not None
         assert [one.job_id for one in matching(repo, job, limit=10).rows] == [job]
         assert near_matches(repo, job[2:9], limit=10).job_ids == [job]
         assert job in states_of(repo, job)
@@ -71,7 +73,8 @@ def test_a_running_record_that_was_lost_is_answered_from_the_cells() -> None:
     world.start()
     world.store.delete(keys.record(State.RUNNING, job), None)
     found = find_job(reader_of(world), job)
-    assert found is not None and found.state is State.RUNNING
+    assert found is not None
+    assert found.state is State.RUNNING
     assert not world.has(keys.record(State.RUNNING, job))
 
 
