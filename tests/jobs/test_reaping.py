@@ -28,6 +28,15 @@ def reaper(world: World, *, once: bool = False) -> Reaper:
     return Reaper(world.repo, by="coordinator", once=once)
 
 
+def about_to_reap(world: World) -> Reaper:
+    """A reaper that has watched a silent job for a lease: its next turn is the one."""
+    judge = reaper(world)
+    for _ in range(int(LEASE / TICK)):
+        assert judge.turn().reaped == []
+        world.clock.sleep(TICK)
+    return judge
+
+
 class Agent:
     """What an agent broadcasts of the jobs that it runs."""
 
@@ -434,11 +443,9 @@ def test_a_beat_that_comes_after_the_judgement_wins(world: World) -> None:
         job = world.submit()
         signs = LifeSigns(world.repo, world.start().record)
         signs.beat(Phase.RUNNING, None)
-        judge = reaper(world)
-        for _ in range(int(LEASE / TICK) + 1):
-            judge.turn()
-            world.clock.sleep(TICK)
+        judge = about_to_reap(world)
         if not step_with_beat(world, judge, signs, at):
+            assert at > 10
             return
         found = world.repo.find_heartbeat(job)
         assert found is not None
@@ -469,13 +476,10 @@ def test_a_reaper_may_die_anywhere_and_the_next_finishes(at: int, applied: bool)
     world = World()
     job = world.submit()
     world.start()
-    dying = Reaper(world.repo, by="one")
-    for _ in range(int(LEASE / TICK) + 1):
-        dying.turn()
-        world.clock.sleep(TICK)
+    dying = about_to_reap(world)
     dying._repo = world.repo_over(mortal(world.store, at=at, applied=applied))
     try:
-        dying.turn()
+        assert dying.turn().reaped == [job]
     except Crash:
         assert world.states(job)
     heal(world, job)
