@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stado.core import keys
 from stado.core.order import Needs
-from stado.ports import ProcessIdentity
+from stado.ports import Clock, ProcessIdentity
 from stado_agent.log_shipping import LogEpoch
 
 
@@ -122,10 +122,12 @@ def decode_note(data: bytes) -> SupervisorNote | None:
 
 
 class HostFolder:
-    """The agent's folder on this host."""
+    """The agent's folder on this host. `clock` dates the signs of life in it; None: the host's
+    own does."""
 
-    def __init__(self, work_dir: Path, consumer: str) -> None:
+    def __init__(self, work_dir: Path, consumer: str, clock: Clock | None = None) -> None:
         self.root = work_dir / keys.component(consumer)
+        self._clock = clock
         self._notes = self.root / "supervisors"
 
     def make(self) -> None:
@@ -164,11 +166,18 @@ class HostFolder:
 
     def write_note(self, note: SupervisorNote) -> None:
         _replace_file(self._note_path(note.supervisor.pid), note.encode())
+        if self._clock is not None:
+            self.touch_note(note.supervisor.pid)
 
     def touch_note(self, pid: int) -> None:
         """A sign of life that needs no store. A host that does not take it ends no job."""
+        path = self._note_path(pid)
         with suppress(OSError):
-            os.utime(self._note_path(pid))
+            if self._clock is None:
+                os.utime(path)
+            else:
+                now = round(self._clock.monotonic() * 1e9)
+                os.utime(path, ns=(now, now))
 
     def remove_note(self, pid: int) -> None:
         self._note_path(pid).unlink(missing_ok=True)

@@ -6,7 +6,8 @@ Nothing is shared with other processes, and nothing survives.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -37,14 +38,41 @@ def _folder_of(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-class MemoryStore:
-    """`clock` is the store's clock: it stamps what is written and answers `now`."""
+Watcher = Callable[[str, bytes | None, bytes | None], None]
+"""Hears of a change: the key, what was there, and what is there now; None: nothing."""
 
-    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+
+class MemoryStore:
+    """`clock` is the store's clock: it stamps what is written and answers `now`.
+
+    `versions_by_content`: equal bytes have equal versions, as on S3; else each write makes a new
+    one. `watcher` is called as soon as a change is made, before its caller hears of it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        versions_by_content: bool = False,
+        watcher: Watcher | None = None,
+    ) -> None:
         self._clock = clock
+        self._tasks = tasks
         self._lock = tasks.lock()
         self._folders: dict[str, _Folder] = {}
         self._writes = 0
+        self._versions_by_content = versions_by_content
+        self._watcher = watcher
+
+    def copy(self) -> MemoryStore:
+        """Another store, with what is in this one now."""
+        copy = MemoryStore(self._clock, self._tasks, versions_by_content=self._versions_by_content)
+        copy._writes = self._writes
+        copy._folders = {
+            name: _Folder(dict(folder.objects), list(folder.keys))
+            for name, folder in self._folders.items()
+        }
+        return copy
 
     @property
     def address(self) -> str:
@@ -141,19 +169,28 @@ class MemoryStore:
 
     def _write(self, key: str, data: bytes) -> Version:
         self._writes += 1
-        version = f"v{self._writes}"
+        data = bytes(data)
+        by_content = self._versions_by_content
+        version = hashlib.sha256(data).hexdigest() if by_content else f"v{self._writes}"
         folder = self._folders.setdefault(_folder_of(key), _Folder())
-        if key not in folder.objects:
+        before = folder.objects.get(key)
+        if before is None:
             bisect.insort(folder.keys, key)
-        folder.objects[key] = _Object(bytes(data), version, self._clock.now())
+        folder.objects[key] = _Object(data, version, self._clock.now())
+        self._tell(key, before, data)
         return version
 
     def _remove(self, key: str) -> None:
         folder = self._folders[_folder_of(key)]
-        del folder.objects[key]
+        before = folder.objects.pop(key)
         del folder.keys[bisect.bisect_left(folder.keys, key)]
         if not folder.keys:
             del self._folders[_folder_of(key)]
+        self._tell(key, before, None)
+
+    def _tell(self, key: str, before: _Object | None, data: bytes | None) -> None:
+        if self._watcher is not None:
+            self._watcher(key, before.data if before is not None else None, data)
 
 
 def _entry(key: str, found: _Object) -> Entry:

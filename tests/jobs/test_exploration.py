@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -21,7 +21,6 @@ from stado.jobs.life import LifeSigns
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
-from stado.storage.memory import MemoryStore
 from stado.storage.observe import WRITES, CountingStore, Operation
 from stado.storage.port import Store
 from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
@@ -108,13 +107,12 @@ class Scene:
     def found_in_a_copy(self) -> bool:
         """A reader finishes what it meets; so as not to disturb, it looks at a copy."""
         world = self.world
-        copy = MemoryStore(world.clock, world.tasks)
-        copy._folders = {
-            name: replace(folder, objects=dict(folder.objects), keys=list(folder.keys))
-            for name, folder in world.store._folders.items()
-        }
         repo = Repository(
-            copy, world.deployment, clock=FakeClock(), entropy=FakeEntropy(), tasks=world.tasks
+            world.store.copy(),
+            world.deployment,
+            clock=FakeClock(),
+            entropy=FakeEntropy(),
+            tasks=world.tasks,
         )
         return find_job(repo, self.job) is not None
 
