@@ -120,6 +120,7 @@ class Actor:
         self.requests = 0
         self.writes = 0
         self.pending: Operation | None = None
+        self.pending_key = ""
         self.result: object = None
         self.error: BaseException | None = None
         self.done = False
@@ -162,7 +163,7 @@ class Actor:
         self.finish()
 
     def _before(self, operation: Operation, key: str) -> None:
-        self.pending = operation
+        self.pending, self.pending_key = operation, key
         self._waits.release()
         self._go.acquire()
         if self._killed:
