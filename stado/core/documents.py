@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
@@ -18,6 +18,18 @@ from stado.errors import Unreadable
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """An aware instant, written as RFC 3339."""
+
+Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")]
+"""Text that a command, an environment or a path can hold: no NUL."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Epoch = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
+"""Names of segments and checkpoints hold six digits of it."""
+
+_DEPTH_MAX = 64
+"""Brackets within brackets. What we write has six; more would end whoever walks over it."""
+
+_WHY_MAX = 300
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +46,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     def plain(self) -> dict[str, Any]:
         """As it is stored: text, numbers, lists and mappings only."""
-        fields: dict[str, Any] = _flattened(msgspec.to_builtins(self))
-        return fields
+        return _flattened(type(self), msgspec.to_builtins(self))
 
 
 class Document(Part, frozen=True, kw_only=True):
@@ -47,22 +58,46 @@ class Document(Part, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         return msgspec.json.encode(self.plain())
 
+    def own_key(self) -> str | None:
+        """The key that it belongs under; None where its content does not say."""
+        return None
+
+    def flaw(self) -> str | None:
+        """What in it contradicts itself, as a sentence; None when nothing does."""
+        return None
+
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 def decode(kind: type[AnyDocument], key: str, data: bytes) -> AnyDocument:
-    """The document stored under `key`. Raises `Unreadable` for anything else."""
+    """The document stored under `key`. Raises `Unreadable` for anything else: also for a whole
+    document that belongs under another key, which must not speak for this one."""
+    document = parse(kind, key, data)
+    own_key = document.own_key()
+    if own_key not in (None, key):
+        raise Unreadable(key, _clipped(f"it belongs under {own_key}"))
+    return document
+
+
+def parse(kind: type[AnyDocument], name: str, data: bytes) -> AnyDocument:
+    """A document, wherever it was found; errors call it `name`. Raises `Unreadable`."""
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(key, f"it is no JSON document: {error}") from None
-    _check_schema(kind, key, fields)
+        raise Unreadable(name, f"it is no JSON document: {error}") from None
+    _check_schema(kind, name, fields)
+    if _is_deeper(fields, _DEPTH_MAX):
+        raise Unreadable(name, f"it has more than {_DEPTH_MAX} brackets within each other")
     try:
-        return from_plain(kind, fields)
+        document = from_plain(kind, fields)
     except msgspec.ValidationError as error:
-        raise Unreadable(key, str(error)) from None
+        raise Unreadable(name, _clipped(str(error))) from None
+    flaw = document.flaw()
+    if flaw is not None:
+        raise Unreadable(name, _clipped(flaw))
+    return document
 
 
 def from_plain(kind: type[AnyPart], fields: Any) -> AnyPart:
@@ -77,6 +112,27 @@ def _check_schema(kind: type[Document], key: str, fields: Any) -> None:
         raise Unreadable(
             key, f"it has schema {schema} and this stado knows up to {kind.SCHEMA}: upgrade stado"
         )
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Without recursion, which is what a deep document would exhaust."""
+    level = [value]
+    for _ in range(levels):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return any(isinstance(value, dict | list) for value in level)
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _clipped(why: str) -> str:
+    """A reason may quote what was found, which has any length."""
+    return why if len(why) <= _WHY_MAX else f"{why[:_WHY_MAX]}…"
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:
@@ -122,10 +178,16 @@ def _with_unknown_apart(kind: type[Part], value: Any) -> Any:
     return apart
 
 
-def _flattened(value: Any) -> Any:
+def _flattened(kind: type[Part], fields: dict[str, Any]) -> dict[str, Any]:
+    """Only parts have unknown fields: a variable of the environment may be called so, too."""
+    unknown: dict[str, Any] = fields.pop("unknown_fields")
+    for name, part in _known_fields(kind).items():
+        if part is not None:
+            fields[name] = _flattened_each(part, fields[name])
+    return fields | unknown
+
+
+def _flattened_each(kind: type[Part], value: Any) -> Any:
     if isinstance(value, list):
-        return [_flattened(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    unknown = value.pop("unknown_fields", None) or {}
-    return {name: _flattened(content) for name, content in value.items()} | unknown
+        return [_flattened(kind, item) for item in value]
+    return None if value is None else _flattened(kind, value)

@@ -24,6 +24,8 @@ _PREFIXES = {state: f"{state.value}/" for state in State} | {State.QUEUED: "queu
 _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194}")
 """Leaves room for `.json` in the 200 bytes of a component."""
 
+_PART = re.compile(r"[0-9]{6,9}")
+
 _KEY_BYTES_MAX = 800
 """What every store takes (`stado.storage.keys`)."""
 
@@ -82,7 +84,7 @@ def end_cell(job_id: str, epoch: int) -> str:
 
 def parse_cell(key: str) -> tuple[int, str] | None:
     """(epoch, kind) of a cell's key; None for what is no cell."""
-    match = re.fullmatch(r"([1-9][0-9]*)\.(claim|end|open)\.json", key.rpartition("/")[2])
+    match = re.fullmatch(r"([1-9][0-9]{0,5})\.(claim|end|open)\.json", key.rpartition("/")[2])
     return (int(match[1]), match[2]) if match else None
 
 
@@ -147,3 +149,9 @@ def parse_checkpoint_manifest(key: str) -> tuple[int, int] | None:
     """(epoch, sequence) of a checkpoint manifest's key."""
     match = re.fullmatch(r"([0-9]{6})-([0-9]{6})\.manifest\.json", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
+
+
+def is_checkpoint_part(key: str, job_id: str, epoch: int, sequence: int) -> bool:
+    """Whether it is the key of some part of this checkpoint."""
+    beginning = f"{checkpoints_folder(job_id)}{epoch:06d}-{sequence:06d}."
+    return key.startswith(beginning) and bool(_PART.fullmatch(key.removeprefix(beginning)))

@@ -17,9 +17,9 @@ from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
 
 _NAME = re.compile(
     r"(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
-    r"\.(?P<epoch>[1-9][0-9]*)\.(?P<nonce>[a-z0-9]+)~(?P<needs>[a-z0-9.]*)"
+    r"\.(?P<epoch>[1-9][0-9]{0,5})\.(?P<nonce>[a-z0-9]{1,64})~(?P<needs>[a-z0-9.]*)"
 )
-_NEED = re.compile(r"([a-z])([0-9]+)")
+_NEED = re.compile(r"([a-z])(0|[1-9][0-9]{0,14})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def needs_of(spec: Spec) -> Needs:
     return Needs(
         cpu_milli=round((CPU_DEFAULT if spec.cpu is None else spec.cpu) * 1000),
         memory_mib=round((MEMORY_GB_DEFAULT if spec.memory_gb is None else spec.memory_gb) * 1024),
-        deadline_ms=None if spec.deadline_at is None else milliseconds(spec.deadline_at),
+        deadline_ms=None if spec.deadline_at is None else max(0, milliseconds(spec.deadline_at)),
     )
 
 

@@ -6,17 +6,37 @@ PROTOCOL.md has them as a table (name, type, who writes it, when); a test holds 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
-from stado.core.documents import Document, Instant, Part
-from stado.core.ids import base_of
-from stado.core.spec import Request, Spec
+from stado.core import keys
+from stado.core.documents import Count, Document, Epoch, Instant, Part
+from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
+from stado.core.spec import Priority, Request, Spec
 from stado.core.states import Reason, State, Verdict
 
 FORMAT_VERSION = 1
 LEASE_SECONDS_DEFAULT = 120.0
 CANCEL_GRACE_SECONDS_DEFAULT = 30.0
+
+Seconds = Annotated[float, msgspec.Meta(ge=0.1, le=86_400)]
+"""How long a lease lasts, or a pace: never so short that somebody would spin."""
+
+Grace = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+
+Amount = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+"""Of cores or GiB: what is free can be less than nothing."""
+
+Code = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]{1,64}\Z")]
+"""Random letters that become part of a key."""
+
+RunId = Annotated[str, msgspec.Meta(pattern=rf"\A{RUN_PATTERN.pattern}\Z")]
+BaseId = Annotated[str, msgspec.Meta(pattern=rf"\A{BASE_PATTERN.pattern}\Z")]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=9_999_999_999_999)]
+"""Since 1970, in the 13 digits that an index entry has for it."""
+
+Ordinal = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
 
 class Proof(Part, frozen=True, kw_only=True):
@@ -32,8 +52,8 @@ class Deployment(Document, frozen=True, kw_only=True):
 
     format: int = FORMAT_VERSION
     deployment_id: str
-    lease_seconds: float = LEASE_SECONDS_DEFAULT
-    cancel_grace_seconds: float = CANCEL_GRACE_SECONDS_DEFAULT
+    lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
+    cancel_grace_seconds: Grace = CANCEL_GRACE_SECONDS_DEFAULT
     created_at: Instant
     created_by: str
     proof: Proof
@@ -53,7 +73,7 @@ class Holder(Part, frozen=True, kw_only=True):
     """New at each start of the agent."""
     host: str
     claimed_at: Instant
-    lease_seconds: float
+    lease_seconds: Seconds
     adopted: bool = False
     """Whether the command was running already, under the epoch before."""
 
@@ -78,7 +98,7 @@ class Record(Document, frozen=True, kw_only=True):
     """The whole job, as it stands under a prefix and in every cell."""
 
     id: str
-    run_id: str
+    run_id: RunId
     batch: bool
     spec: Spec
     submitted_at: Instant
@@ -86,16 +106,16 @@ class Record(Document, frozen=True, kw_only=True):
     rerun_of: str | None = None
 
     state: State
-    epoch: int
-    priority: int
-    queued_ms: int
+    epoch: Epoch
+    priority: Priority
+    queued_ms: Milliseconds
     """Orders the queue within a priority: milliseconds on the store's clock."""
-    nonce: str
+    nonce: Code
     """Makes the bytes of each queue record unique."""
 
-    starts: int = 0
+    starts: Count = 0
     """Ended epochs whose command was executed."""
-    lease_losses: int = 0
+    lease_losses: Count = 0
     holder: Holder | None = None
     """Of this epoch; None while it is queued."""
     ending: Ending | None = None
@@ -104,6 +124,16 @@ class Record(Document, frozen=True, kw_only=True):
     @property
     def batch_id(self) -> str | None:
         return base_of(self.id) if self.batch else None
+
+    def own_key(self) -> str:
+        return keys.record(self.state, self.id)
+
+    def flaw(self) -> str | None:
+        if self.state is State.RUNNING and self.holder is None:
+            return "it runs and nobody holds it"
+        if self.state.at_rest and self.ending is None:
+            return "it is at rest and does not say how it ended"
+        return None
 
 
 class Intent(StrEnum):
@@ -121,13 +151,33 @@ class ClaimCell(Document, frozen=True, kw_only=True):
     at: Instant
     record: Record
 
+    def own_key(self) -> str:
+        return keys.claim_cell(self.record.id, self.record.epoch)
+
+    def flaw(self) -> str | None:
+        expected = State.RUNNING if self.intent is None else State.QUEUED
+        if self.record.state is not expected:
+            return f"its record is {self.record.state} and would have to be {expected}"
+        return self.record.flaw()
+
 
 class EndCell(Document, frozen=True, kw_only=True):
     """`<n>.end.json`: the verdict. `record` is the job as it was when epoch n ended."""
 
-    token: str
+    token: Code
     ending: Ending
     record: Record
+
+    def own_key(self) -> str:
+        return keys.end_cell(self.record.id, self.record.epoch)
+
+    def flaw(self) -> str | None:
+        if self.record.ending != self.ending:
+            return "its record tells of another ending"
+        at_rest = self.ending.verdict.state
+        if self.record.state is not at_rest and (at_rest or self.record.state.at_rest):
+            return f"its verdict is {self.ending.verdict} and its record is {self.record.state}"
+        return self.record.flaw()
 
 
 class Asks(Document, frozen=True, kw_only=True):
@@ -152,10 +202,10 @@ class Phase(StrEnum):
 class Heartbeat(Document, frozen=True, kw_only=True):
     """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to it."""
 
-    epoch: int
+    epoch: Epoch
     token: str
     """The claim's; of a seal: the sealer's own."""
-    counter: int = 0
+    counter: Count = 0
     """Makes each beat's bytes unique."""
     sealed: bool = False
     by: str
@@ -172,25 +222,34 @@ class Heartbeat(Document, frozen=True, kw_only=True):
 class RunRecord(Document, frozen=True, kw_only=True):
     """`runs/<run-id>.json`: what makes a submission happen once."""
 
-    run_id: str
-    token: str
+    run_id: RunId
+    token: Code
     digest: str
     request: Request
-    base_id: str
-    count: int
+    base_id: BaseId
+    count: Count
     submitted_at: Instant
     submitter: str
     rerun_of: str | None = None
     complete: bool = False
     """Whether all queue records are written."""
 
+    def own_key(self) -> str:
+        return keys.run(self.run_id)
+
+    def flaw(self) -> str | None:
+        commands = len(self.request.commands)
+        if self.count != commands or not commands or (commands > 1 and not self.request.batch):
+            return f"it counts {self.count} jobs and has {commands} commands"
+        return None
+
 
 class JobReport(Part, frozen=True, kw_only=True):
     """What an agent says of a job that it runs."""
 
     job_id: str
-    epoch: int
-    signs: int
+    epoch: Epoch
+    signs: Count
     """How often the supervisor has been heard on this host, store or no store."""
 
 
@@ -213,14 +272,14 @@ class Capacity(Document, frozen=True, kw_only=True):
     at: Instant
     host_at: Instant | None = None
     """The same moment by the host's own clock."""
-    counter: int
-    broadcast_seconds: float
+    counter: Count
+    broadcast_seconds: Seconds
     """How often it is written: silence is judged against it."""
-    cpu_total: float
-    cpu_free: float
-    memory_total_gb: float
-    memory_free_gb: float
-    disk_free_gb: float
+    cpu_total: Amount
+    cpu_free: Amount
+    memory_total_gb: Amount
+    memory_free_gb: Amount
+    disk_free_gb: Amount
     jobs: list[JobReport] = msgspec.field(default_factory=list)
     draining: bool = False
     stopped: bool = False
@@ -232,8 +291,11 @@ class Capacity(Document, frozen=True, kw_only=True):
     """How it keeps a job's processes together: `cgroup-v2`, `cgroup-v1`, `process-tree`."""
     limits_memory_by: str | None = None
     """How it holds a job to the memory that it stated: `cgroup-v2`, `cgroup-v1`, `watchdog`."""
-    throttled: int = 0
+    throttled: Count = 0
     """Requests of the agent that the store has put off since the broadcast before."""
+
+    def own_key(self) -> str:
+        return keys.capacity(self.consumer)
 
 
 class CoordinatorLease(Document, frozen=True, kw_only=True):
@@ -241,9 +303,9 @@ class CoordinatorLease(Document, frozen=True, kw_only=True):
 
     token: str
     holder: str
-    counter: int
+    counter: Count
     at: Instant
-    lease_seconds: float
+    lease_seconds: Seconds
     released: bool = False
 
 
@@ -253,23 +315,23 @@ class OutputFile(Part, frozen=True, kw_only=True):
     path: str
     """Relative, with forward slashes."""
     key: str
-    size: int
+    size: Count
     sha256: str
 
 
 class LogAccount(Part, frozen=True, kw_only=True):
     """What became of the bytes that a command printed: `written == kept + dropped`."""
 
-    written: int
-    kept: int
-    dropped: int
+    written: Count
+    kept: Count
+    dropped: Count
 
 
 class Manifest(Document, frozen=True, kw_only=True):
     """`output/<n>/manifest.json`: the files that epoch n left, committed by this one write."""
 
     job_id: str
-    epoch: int
+    epoch: Epoch
     partial: bool
     """Whether the command had not succeeded when the files were taken."""
     files: list[OutputFile]
@@ -277,12 +339,21 @@ class Manifest(Document, frozen=True, kw_only=True):
     """Paths that were left out, with the reason: `<path>: <why>`."""
     log: LogAccount | None = None
 
+    def own_key(self) -> str:
+        return keys.output_manifest(self.job_id, self.epoch)
+
+    def flaw(self) -> str | None:
+        for file in self.files:
+            if file.key != keys.output_file(self.job_id, self.epoch, file.path):
+                return f"its file {file.path!r} is under {file.key!r}, which is not its own"
+        return None
+
 
 class CheckpointFile(Part, frozen=True, kw_only=True):
     """A file of a checkpoint, in parts that were uploaded one by one."""
 
     path: str
-    size: int
+    size: Count
     sha256: str
     parts: list[str]
 
@@ -291,18 +362,31 @@ class Checkpoint(Document, frozen=True, kw_only=True):
     """`checkpoints/<n>-<seq>.manifest.json`: commits the parts named before it."""
 
     job_id: str
-    epoch: int
-    sequence: int
+    epoch: Epoch
+    sequence: Ordinal
     at: Instant
     files: list[CheckpointFile]
+
+    def own_key(self) -> str:
+        return keys.checkpoint_manifest(self.job_id, self.epoch, self.sequence)
+
+    def flaw(self) -> str | None:
+        """Parts are deleted by what a manifest says of them."""
+        for part in (part for file in self.files for part in file.parts):
+            if not keys.is_checkpoint_part(part, self.job_id, self.epoch, self.sequence):
+                return f"its part {part!r} is not its own"
+        return None
 
 
 class LateResult(Document, frozen=True, kw_only=True):
     """`late/<n>.json`: what a worker that had been declared lost still had to say."""
 
     job_id: str
-    epoch: int
+    epoch: Epoch
     consumer: str
     at: Instant
     exit_code: int | None
     detail: str
+
+    def own_key(self) -> str:
+        return keys.late(self.job_id, self.epoch)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 import msgspec
 
-from stado.core.documents import Instant, Part, canonical
+from stado.core.documents import Instant, Part, Text, canonical
 from stado.core.ids import is_run_id
 from stado.errors import Refused
 
@@ -22,6 +22,7 @@ COMMAND_BYTES_MAX = 131_000
 ENVIRONMENT_BYTES_MAX = 131_000
 BATCH_COUNT_MAX = 100_000
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
+AMOUNT_MAX = 1e6
 CPU_DEFAULT = 1.0
 MEMORY_GB_DEFAULT = 1.0
 MAX_LEASE_LOSSES_DEFAULT = 3
@@ -30,25 +31,33 @@ _DIFFERENCES_MAX = 5
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
+Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
+"""Of cores or GiB."""
+
+Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
+VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
+Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
+
 
 class Spec(Part, frozen=True, kw_only=True):
     """One job as it was asked for. None means: not stated."""
 
-    command: str
+    command: Text
     """Given to `/bin/sh -c` on the host."""
-    verify: str | None = None
+    verify: Text | None = None
     """Runs after the command succeeded; a non-zero exit makes the job fail."""
-    workdir: str | None = None
+    workdir: Folder | None = None
     """Folder on the host to run in; a fresh empty one when not stated."""
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
-    cpu: float | None = None
+    environment: dict[VariableName, Text] = msgspec.field(default_factory=dict)
+    cpu: Size | None = None
     """Cores reserved on the host; one when not stated."""
-    memory_gb: float | None = None
+    memory_gb: Size | None = None
     """GiB of memory reserved on the host; one when not stated."""
-    priority: int = 0
+    priority: Priority = 0
     deadline_at: Instant | None = None
     """No host starts the job after this instant."""
-    max_lease_losses: int | None = None
+    max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
 
 
@@ -56,7 +65,7 @@ class Request(Part, frozen=True, kw_only=True):
     """A whole submission, normalised: equal requests have equal digests."""
 
     batch: bool
-    commands: list[str]
+    commands: list[Text]
     shared: Spec
     """What all jobs have in common; its command is empty."""
 
@@ -99,8 +108,17 @@ def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
             f"the batch has {size} bytes and at most {REQUEST_BYTES_MAX} are taken: split it",
         )
     if shared.deadline_at is not None:  # one instant is written in one way
-        shared = shared.evolve(deadline_at=shared.deadline_at.astimezone(UTC))
+        shared = shared.evolve(deadline_at=_in_utc(shared.deadline_at))
     return Request(batch=batch, commands=commands, shared=shared.evolve(command=""))
+
+
+def _in_utc(instant: datetime) -> datetime:
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise Refused(
+            "deadline_out_of_range", f"deadline {instant.isoformat()} is outside the calendar"
+        ) from None
 
 
 def parse_batch(data: bytes, name: str) -> list[str]:
@@ -237,7 +255,7 @@ def _check_priority(priority: int) -> None:
 
 
 def _check_amount(name: str, value: float | None, unit: str) -> None:
-    if value is not None and not 0 < value < 1e6:
+    if value is not None and not 0 < value < AMOUNT_MAX:
         raise Refused(f"{name}_not_positive", f"{name} {value} must be a positive number of {unit}")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from stado.core import keys
-from stado.core.documents import decode
+from stado.core.documents import parse
 from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.errors import (
     Ambiguous,
@@ -205,7 +205,7 @@ def check_folder(folder: Path, job_id: str) -> None:
 def _holds_download_of(folder: Path, job_id: str) -> bool:
     for name in (MANIFEST_NAME, f"stado.{MANIFEST_NAME}"):
         try:
-            manifest = decode(Manifest, name, (folder / name).read_bytes())
+            manifest = parse(Manifest, name, (folder / name).read_bytes())
         except (OSError, Unreadable):
             continue
         if manifest.job_id == job_id:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from inspect import getmembers, isclass, isfunction, signature
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import pytest
 from msgspec.structs import fields
@@ -121,6 +121,8 @@ def own_fields(model: type[Part]) -> dict[str, str]:
 def type_text(annotation: Any) -> str:
     if annotation in _PLAIN_TYPES:
         return _PLAIN_TYPES[annotation]
+    if get_origin(annotation) is Annotated:  # with what it may be
+        return type_text(get_args(annotation)[0])
     arguments = [type_text(argument) for argument in get_args(annotation)]
     if get_origin(annotation) in (types.UnionType, Union):
         return " or ".join(arguments)
@@ -190,7 +192,7 @@ def key_names() -> set[str]:
         name
         for name, function in getmembers(keys, isfunction)
         if function.__module__ == keys.__name__
-        and not name.startswith(("_", "parse_"))
+        and not name.startswith(("_", "parse_", "is_"))
         and name not in _NO_KEYS
     }
     return constants | functions

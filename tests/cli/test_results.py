@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from stado.core import keys
-from stado.core.documents import decode
+from stado.core.documents import parse
 from stado.core.records import LogAccount, Manifest
 from stado.core.states import Reason, Verdict
 from stado.jobs.outputs import OutputPublisher, publish
@@ -153,7 +153,7 @@ def test_an_unknown_job_is_refused_and_no_folder_is_made(
 
 
 def manifest_of(folder: Path) -> Manifest:
-    return decode(Manifest, "manifest.json", (folder / "manifest.json").read_bytes())
+    return parse(Manifest, "manifest.json", (folder / "manifest.json").read_bytes())
 
 
 def test_the_log_has_a_line_where_bytes_were_dropped_and_the_manifest_counts_them(

@@ -4,15 +4,17 @@ import json
 
 import pytest
 
-from stado.core.documents import decode
+from stado.core import keys
+from stado.core.documents import decode, parse
 from stado.core.records import Asks, Record
+from stado.core.states import State
 from stado.errors import Unreadable
 from tests.core.records import queued
 
 
 def test_a_document_comes_back_as_it_was_written() -> None:
     record = queued()
-    assert decode(Record, "queue/x.json", record.encode()) == record
+    assert decode(Record, keys.record(State.QUEUED, record.id), record.encode()) == record
     assert json.loads(record.encode())["schema"] == 1
 
 
@@ -20,7 +22,7 @@ def test_unknown_fields_are_kept_when_a_record_is_rewritten() -> None:
     stored = json.loads(queued().encode())
     stored["colour"] = {"of": "the sky"}
     stored["spec"]["gpu"] = "later"
-    record = decode(Record, "k", json.dumps(stored).encode())
+    record = parse(Record, "k", json.dumps(stored).encode())
     rewritten = json.loads(record.evolve(priority=7).encode())
     assert rewritten["colour"] == {"of": "the sky"}
     assert rewritten["spec"]["gpu"] == "later"

@@ -23,7 +23,7 @@ def records(draw: st.DrawFn) -> Record:
     return queued(
         priority=draw(priorities),
         queued_ms=draw(instants),
-        epoch=draw(st.integers(1, 10**6)),
+        epoch=draw(st.integers(1, 999_999)),
         id=draw(st.from_regex(r"[a-z]{16}(-[0-9]{1,6})?", fullmatch=True)),
         nonce=draw(st.from_regex(r"[a-z2-7]{8}", fullmatch=True)),
         spec=Spec(

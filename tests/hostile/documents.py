@@ -1,0 +1,193 @@
+"""Valid documents of every kind, made from the types of their fields."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from datetime import UTC
+from enum import StrEnum
+from inspect import getmembers, isclass
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec.structs import fields
+
+from stado.core import keys, records
+from stado.core.documents import Document, Instant, Part
+from stado.core.ids import BASE_PATTERN, JOB_PATTERN
+from stado.core.records import (
+    Checkpoint,
+    ClaimCell,
+    EndCell,
+    Ending,
+    Holder,
+    LateResult,
+    Manifest,
+    Record,
+    RunRecord,
+)
+from stado.core.spec import Request, Spec
+from stado.core.states import State
+
+KINDS: list[type[Document]] = [
+    kind
+    for _, kind in getmembers(records, isclass)
+    if issubclass(kind, Document) and kind is not Document
+]
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+job_ids = st.from_regex(JOB_PATTERN, fullmatch=True)
+base_ids = st.from_regex(BASE_PATTERN, fullmatch=True)
+instants = st.datetimes(timezones=st.just(UTC))
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | texts | st.just("unknown_fields"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.just("unknown_fields"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+"""What a newer program may have written, and what nonsense looks like."""
+
+
+def documents(kind: type[Document]) -> st.SearchStrategy[Document]:
+    """Valid ones, with fields that nobody knows."""
+    made = _MADE.get(kind)
+    return parts(kind) if made is None else made()
+
+
+def parts(kind: type[Part]) -> st.SearchStrategy[Any]:
+    own = {
+        field.name: _of_type(field.type)
+        for field in fields(kind)
+        if field.name not in ("unknown_fields", "schema_number")
+    }
+    known = {field.encode_name for field in fields(kind)}
+    unknown = st.dictionaries(texts.filter(lambda name: name not in known), anything, max_size=2)
+    return st.builds(kind, unknown_fields=unknown, **own)
+
+
+def _of_type(annotation: Any) -> st.SearchStrategy[Any]:
+    if annotation == Instant:
+        return instants
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _within(*arguments)
+    if origin in (types.UnionType, Union):
+        return st.one_of(*map(_of_type, arguments))
+    if origin is list:
+        return st.lists(_of_type(arguments[0]), max_size=2)
+    if origin is dict:
+        return st.dictionaries(_of_type(arguments[0]), _of_type(arguments[1]), max_size=2)
+    return _of_plain_type(annotation)
+
+
+def _of_plain_type(kind: type) -> st.SearchStrategy[Any]:
+    if issubclass(kind, Part):
+        return parts(kind)
+    if issubclass(kind, StrEnum):
+        return st.sampled_from(list(kind))
+    plain = {
+        str: texts,
+        bool: st.booleans(),
+        int: st.integers(-(2**63), 2**63),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        type(None): st.none(),
+    }
+    return plain[kind]
+
+
+def _within(kind: type, limits: msgspec.Meta) -> st.SearchStrategy[Any]:
+    if limits.pattern is not None and "^\\0" not in limits.pattern:
+        return st.from_regex(limits.pattern, fullmatch=True)
+    if limits.pattern is not None:  # a folder, or any text
+        begin = "/" if limits.pattern.startswith(r"\A/") else ""
+        return texts.map(lambda text: begin + text.replace("\0", ""))
+    lowest = limits.ge if limits.ge is not None else limits.gt
+    highest = limits.le if limits.le is not None else limits.lt
+    if kind is int:
+        return st.integers(int(lowest or 0), int(highest or 0))
+    return st.floats(lowest, highest, exclude_min=limits.ge is None, exclude_max=limits.le is None)
+
+
+# Documents whose fields depend on each other
+
+
+def specs() -> st.SearchStrategy[Spec]:
+    return parts(Spec)
+
+
+@st.composite
+def job_records(draw: st.DrawFn, state: State | None = None) -> Record:
+    record: Record = draw(parts(Record))
+    state = draw(st.sampled_from(list(State))) if state is None else state
+    holder = draw(parts(Holder)) if state is State.RUNNING else record.holder
+    ending = draw(parts(Ending)) if state.at_rest else record.ending
+    return record.evolve(id=draw(job_ids), state=state, holder=holder, ending=ending)
+
+
+@st.composite
+def claim_cells(draw: st.DrawFn) -> ClaimCell:
+    cell: ClaimCell = draw(parts(ClaimCell))
+    state = State.RUNNING if cell.intent is None else State.QUEUED
+    return cell.evolve(record=draw(job_records(state)))
+
+
+@st.composite
+def end_cells(draw: st.DrawFn) -> EndCell:
+    cell: EndCell = draw(parts(EndCell))
+    state = cell.ending.verdict.state or State.RUNNING
+    return cell.evolve(record=draw(job_records(state)).evolve(ending=cell.ending))
+
+
+@st.composite
+def run_records(draw: st.DrawFn) -> RunRecord:
+    run: RunRecord = draw(parts(RunRecord))
+    commands = draw(st.lists(texts.map(lambda text: f"x{text}".replace("\0", "")), min_size=1))
+    batch = len(commands) > 1 or run.request.batch
+    request: Request = run.request.evolve(commands=commands, batch=batch)
+    return run.evolve(request=request, count=len(commands), base_id=draw(base_ids))
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    manifest: Manifest = draw(parts(Manifest)).evolve(job_id=draw(job_ids))
+    files = [
+        file.evolve(key=keys.output_file(manifest.job_id, manifest.epoch, file.path))
+        for file in manifest.files
+    ]
+    return manifest.evolve(files=files)
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
+    found: Checkpoint = draw(parts(Checkpoint)).evolve(job_id=draw(job_ids))
+    files = [
+        file.evolve(
+            parts=[
+                keys.checkpoint_part(found.job_id, found.epoch, found.sequence, number)
+                for number, _ in enumerate(file.parts)
+            ]
+        )
+        for file in found.files
+    ]
+    return found.evolve(files=files)
+
+
+@st.composite
+def late_results(draw: st.DrawFn) -> LateResult:
+    late: LateResult = draw(parts(LateResult))
+    return late.evolve(job_id=draw(job_ids))
+
+
+_MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
+    Record: job_records,
+    ClaimCell: claim_cells,
+    EndCell: end_cells,
+    RunRecord: run_records,
+    Manifest: manifests,
+    Checkpoint: checkpoints,
+    LateResult: late_results,
+}
