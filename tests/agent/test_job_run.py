@@ -739,6 +739,7 @@ def test_a_cancel_is_never_reported_while_a_process_lives(tmp_path: Path) -> Non
 
     scene.clock.at(901, give_in)
     scene.run(claimed)
+    assert len(told) == 2
     early, late = told
     assert early is not None
     assert late is not None

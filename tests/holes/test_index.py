@@ -109,6 +109,23 @@ def test_the_only_entry_of_a_job_whose_mover_died_is_left(world: World) -> None:
     assert heal(world, job) == [(job, 2)]
 
 
+def test_a_claimer_leaves_the_entry_of_an_epoch_that_is_on_its_way(world: World) -> None:
+    """H19: the mover sleeps between the entry of epoch 2 and its record; the queue still shows
+    epoch 1, whose claimer died in the gate."""
+    job = world.submit()
+    slow_claimer(world, requests=2).kill()
+    lose_unsettled(world, job)
+    mover = Actor(world.store, lambda store: settle(world.repo_over(store), job, 1))
+    assert steps_to_write(mover, keys.record(State.QUEUED, job))
+    (on_its_way,) = [entry for entry in world.entries() if entry.epoch == 2]
+    assert claim(world.repo, on_its_way, BOB) is None
+    mover.finish()
+    assert mover.error is None
+    second = world.record(State.QUEUED, job)
+    assert second.epoch == 2
+    assert world.names(keys.READY) == [entry_key(second)]
+
+
 def test_a_cancel_is_not_dropped_when_the_mover_and_the_canceller_died(world: World) -> None:
     """H19: the intent in epoch 2 is all that there is of the cancel."""
     job = settler_that_died_before_the_record(world)

@@ -1,0 +1,17 @@
+"""All rules that can be switched off, one by one.
+
+For tests of the tests: a scenario or a simulation that finds nothing wrong without a rule does not
+guard it.
+"""
+
+from __future__ import annotations
+
+from tests.mutants import claims, judging, settling, working
+from tests.mutants.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    *claims.MUTANTS,
+    *settling.MUTANTS,
+    *judging.MUTANTS,
+    *working.MUTANTS,
+)

@@ -1,0 +1,69 @@
+"""Each scenario bites: it passes with the rule that it is about, and fails without it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from stado.jobs import endings
+from tests.agent.test_agent import Host
+from tests.jobs.world import World
+from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
+from tests.mutants.registry import MUTANTS
+
+
+def scenario_of(mutant: Mutant) -> Callable[..., None]:
+    path, _, name = mutant.scenario.partition("::")
+    module = import_module(path.removesuffix(".py").replace("/", "."))
+    scenario: Callable[..., None] = getattr(module, name)
+    return scenario
+
+
+def play(mutant: Mutant, folder: Path) -> None:
+    folder.mkdir()
+    fixtures = {"world": World, "tmp_path": lambda: folder, "host": lambda: Host(folder)}
+    scenario = scenario_of(mutant)
+    wanted = inspect.signature(scenario).parameters.keys() - mutant.arguments.keys()
+    scenario(**mutant.arguments, **{name: fixtures[name]() for name in wanted})
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_scenario_fails_without_the_rule_that_it_is_about(
+    mutant: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(mutant, tmp_path / "with")
+    with monkeypatch.context() as patches:
+        mutant.switch_off(patches)
+        with pytest.raises(AssertionError):
+            play(mutant, tmp_path / "without")
+    play(mutant, tmp_path / "again")
+
+
+def test_names_of_mutants_are_their_own() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) == len(set(names))
+
+
+def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    for switch in (
+        replaced(SimpleNamespace(), "gone", None),
+        replaced_everywhere(ModuleType("empty"), "gone", None),
+    ):
+        with pytest.raises(AttributeError):
+            switch(monkeypatch)
+
+
+def test_a_function_is_replaced_wherever_it_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stado.jobs import finding, reaping
+
+    with monkeypatch.context() as patches:
+        replaced_everywhere(endings, "settle", max)(patches)
+        assert endings.settle is finding.settle is reaping.settle is max
+    assert endings.settle is finding.settle is reaping.settle
+    assert endings.settle is not max
