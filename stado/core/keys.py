@@ -24,6 +24,9 @@ _PREFIXES = {state: f"{state.value}/" for state in State} | {State.QUEUED: "queu
 _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194}")
 """Leaves room for `.json` in the 200 bytes of a component."""
 
+_EPOCH = "((?!000000)[0-9]{6})"
+"""Sequences count from 1 in six digits, too."""
+
 _PART = re.compile(r"[0-9]{6,9}")
 
 _KEY_BYTES_MAX = 800
@@ -116,7 +119,7 @@ def log_segments_of(job_id: str, epoch: int) -> str:
 
 def parse_log_segment(key: str) -> tuple[int, int] | None:
     """(epoch, offset) of a log segment's key."""
-    match = re.fullmatch(r"([0-9]{6})-([0-9]{16})", key.rpartition("/")[2])
+    match = re.fullmatch(rf"{_EPOCH}-([0-9]{{16}})", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -147,7 +150,7 @@ def checkpoint_manifest(job_id: str, epoch: int, sequence: int) -> str:
 
 def parse_checkpoint_manifest(key: str) -> tuple[int, int] | None:
     """(epoch, sequence) of a checkpoint manifest's key."""
-    match = re.fullmatch(r"([0-9]{6})-([0-9]{6})\.manifest\.json", key.rpartition("/")[2])
+    match = re.fullmatch(rf"{_EPOCH}-{_EPOCH}\.manifest\.json", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
 
 

@@ -76,11 +76,12 @@ def parse_entry(name: str) -> ReadyEntry | None:
     if match is None:
         return None
     needs = _parse_needs(match["needs"])
-    if needs is None:
+    priority = PRIORITY_MAX - int(match["inverted"])
+    if needs is None or priority < 0:
         return None
     return ReadyEntry(
         name=name,
-        priority=PRIORITY_MAX - int(match["inverted"]),
+        priority=priority,
         queued_ms=int(match["queued"]),
         job_id=match["job"],
         epoch=int(match["epoch"]),
@@ -97,4 +98,5 @@ def _parse_needs(code: str) -> Needs | None:
         values[match[1]] = int(match[2])
     if not {"c", "m"} <= values.keys() <= {"c", "m", "t"}:
         return None
-    return Needs(cpu_milli=values["c"], memory_mib=values["m"], deadline_ms=values.get("t"))
+    needs = Needs(cpu_milli=values["c"], memory_mib=values["m"], deadline_ms=values.get("t"))
+    return needs if needs.encode() == code else None

@@ -12,12 +12,15 @@ from stado.storage.port import LIST_LIMIT_MAX, walk
 
 _SEARCHED_MAX = SEARCH_PAGES_MAX * LIST_LIMIT_MAX
 _RUN_IDS_MAX = 200
+_NAMES_LISTED = 10
 
 
 def newest_base_of(repo: Repository, user: str) -> str | None:
-    """The base id of a user's newest submission: they sort newest first. One listing."""
-    newest = repo.store.list(keys.by_user_folder(user), limit=1)
-    return newest[0].key.rpartition("/")[2] if newest else None
+    """The base id of a user's newest submission: they sort newest first. One listing, unless
+    somebody put many other names there."""
+    entries = walk(repo.store, keys.by_user_folder(user), page_size=_NAMES_LISTED)
+    names = (entry.key.rpartition("/")[2] for entry in itertools.islice(entries, _SEARCHED_MAX))
+    return next((name for name in names if ids.BASE_PATTERN.fullmatch(name)), None)
 
 
 def live_jobs_of(repo: Repository, user: str) -> dict[str, State]:
@@ -47,7 +50,7 @@ def some_run_ids(repo: Repository, *, beginning: str = "") -> set[str]:
     """Some hundred run ids, and those that begin so: what an unknown name may have meant. Two
     listings."""
     found = repo.store.list(keys.RUNS, limit=_RUN_IDS_MAX)
-    if ids.is_run_id(beginning):
+    if keys.component(beginning) == beginning:  # as a name in the folder begins
         found += repo.store.list(keys.RUNS + beginning, limit=_RUN_IDS_MAX)
     return {keys.job_of_record(entry.key) for entry in found}
 
