@@ -55,7 +55,7 @@ def test_the_right_entry_is_written_before_a_wrong_one_is_deleted(world: World) 
         seen: list[list[str]] = []
         watched = GuardedStore(
             world.store,
-            after=lambda *_, w=world, s=seen: s.append(w.names(keys.READY)),  # type: ignore[misc]
+            after=lambda *_, w=world, s=seen: s.append(w.names(keys.READY)),
         )
         mend(world, watched, wrong)
         assert all(seen)

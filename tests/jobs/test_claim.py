@@ -161,7 +161,7 @@ def test_a_claimer_that_stalls_while_the_job_runs_elsewhere_gets_nothing(
 
 
 def test_a_running_record_that_lands_after_the_end_is_settled_away(world: World) -> None:
-    """A create of `running/` whose caller saw a time-out long ago."""
+    """H03: a create of `running/` whose caller saw a time-out long ago."""
     job = world.submit()
     (entry,) = world.entries()
     store = FaultyStore(

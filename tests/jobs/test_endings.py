@@ -178,6 +178,7 @@ def test_a_cell_that_cannot_be_seen_yet_is_waited_for(world: World, prefix: str)
 
 
 def test_a_slow_settler_does_not_replace_the_record_of_a_later_epoch(world: World) -> None:
+    """H06: what it is about to write is of epoch 2, and epoch 3 is queued."""
     job = world.submit()
     for _ in range(2):
         world.end(world.start(), Verdict.LOST)

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from stado.jobs import endings
+from stado.jobs import endings, finding, reaping
 from tests.agent.test_agent import Host
 from tests.jobs.world import World
 from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
@@ -26,7 +26,11 @@ def scenario_of(mutant: Mutant) -> Callable[..., None]:
 
 def play(mutant: Mutant, folder: Path) -> None:
     folder.mkdir()
-    fixtures = {"world": World, "tmp_path": lambda: folder, "host": lambda: Host(folder)}
+    fixtures: dict[str, Callable[[], object]] = {
+        "world": World,
+        "tmp_path": lambda: folder,
+        "host": lambda: Host(folder),
+    }
     scenario = scenario_of(mutant)
     wanted = inspect.signature(scenario).parameters.keys() - mutant.arguments.keys()
     scenario(**mutant.arguments, **{name: fixtures[name]() for name in wanted})
@@ -60,10 +64,11 @@ def test_a_mutant_whose_target_is_gone_fails(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_function_is_replaced_wherever_it_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stado.jobs import finding, reaping
+    def bindings() -> set[object]:
+        return {vars(module)["settle"] for module in (endings, finding, reaping)}
 
+    before = bindings()
     with monkeypatch.context() as patches:
         replaced_everywhere(endings, "settle", max)(patches)
-        assert endings.settle is finding.settle is reaping.settle is max
-    assert endings.settle is finding.settle is reaping.settle
-    assert endings.settle is not max
+        assert bindings() == {max}
+    assert bindings() == before == {endings.settle}
