@@ -1,0 +1,92 @@
+"""A bucket that each role reaches through a gate with its policy, and the programs as people run
+them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cli.conftest import PYTHON_PATH
+from tests.security.command_line import stado
+from tests.security.gate import Gate, open_gate
+from tests.security.policies import ROLES, s3_policy
+from tests.servers import Server
+
+_LEASE_SECONDS = 8
+
+
+@dataclass
+class Deployment:
+    """One bucket, five gates."""
+
+    gates: dict[str, Gate]
+    bucket: str
+    folder: Path
+    environment: dict[str, str]
+    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def stado(self, role: str, *arguments: str, code: int = 0) -> str:
+        """Its stdout."""
+        done = stado(self._environment_of(role), *arguments)
+        assert done.exit_code == code, f"{role}: stado {' '.join(arguments)}: {done.output}"
+        return done.stdout.strip()
+
+    def start(self, role: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{role}.log").open("ab") as log:
+            process = subprocess.Popen(
+                self._argv(*arguments),
+                env=self._environment_of(role),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+        return process
+
+    def log(self, role: str) -> str:
+        return (self.folder / f"{role}.log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Both signals, so that nobody waits for jobs."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    @staticmethod
+    def _argv(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "stado.cli.main", *arguments]
+
+    def _environment_of(self, role: str) -> dict[str, str]:
+        return {
+            **self.environment,
+            "STADO_STORE": f"s3://{self.bucket}",
+            "STADO_ENDPOINT": self.gates[role].endpoint,
+            "USER": role,
+        }
+
+
+@contextmanager
+def deployment(server: Server, folder: Path, bucket: str) -> Iterator[Deployment]:
+    """Made by its operator."""
+    server.make_bucket(bucket)
+    kept = {name: os.environ[name] for name in ("PATH",)}
+    environment = {**kept, **server.environment, "HOME": str(folder), "PYTHONPATH": PYTHON_PATH}
+    with ExitStack() as exits:
+        gates = {
+            role: exits.enter_context(open_gate(server.endpoint, s3_policy(role))) for role in ROLES
+        }
+        made = Deployment(gates, bucket, folder, {**environment, "COLUMNS": "200"})
+        exits.callback(made.stop)
+        lease = str(_LEASE_SECONDS)
+        made.stado("operator", "init", f"s3://{bucket}", "--lease-seconds", lease)
+        yield made

@@ -1,0 +1,376 @@
+"""Everything that agents, coordinators and submitters do with jobs, on a store in memory that
+notes their requests: the usual ways, and what is left to others when one of them dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from stado.core import keys
+from stado.core.records import Capacity, Ending, Phase
+from stado.core.spec import Spec, make_request
+from stado.core.states import State, Verdict
+from stado.errors import Denied
+from stado.jobs.capacity import write_capacity
+from stado.jobs.changes import cancel, rerun
+from stado.jobs.deployments import read_deployment
+from stado.jobs.endings import ask_cancel, give_verdict, settle
+from stado.jobs.finding import find_job
+from stado.jobs.life import LifeSigns
+from stado.jobs.reaping import Reaper
+from stado.jobs.repository import Repository
+from stado.jobs.status import newest, story
+from stado.jobs.submit import submit
+from stado.jobs.upkeep import Passes, Upkeep
+from stado.storage.observe import WRITES, Operation
+from stado.storage.port import Store
+from stado_agent.log_spool import LogLimit
+from stado_coordinator.coordinator import Coordinator
+from tests.agent.fakes import Script
+from tests.agent.scene import Scene
+from tests.jobs.actors import Actor, GuardedStore
+from tests.jobs.test_finding import MOVES, Move
+from tests.jobs.world import ALICE, BOB, LEASE, TICK, World, claim_head, end
+from tests.security.asking import RecordingStore, Request
+
+Tick = Callable[[], object]
+
+_STEPS_MAX = 60
+_TICKS = int(3 * LEASE / TICK)
+_FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
+
+
+def requests_of_submitters() -> set[Request]:
+    requests: set[Request] = set()
+    _open(requests)
+    _settle_late(requests)
+    for move in _moves().values():
+        _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _look_around)
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    _submit_twice(repo)
+    job = world.submit()
+    rerun(repo, job, run_id=None, submitter="ada")
+    cancel(repo, job, by="ada")
+    _cancel_of_a_silent_holder(world, repo)
+    _look_for_what_was_lost(world, repo)
+    return requests
+
+
+def requests_of_readers() -> set[Request]:
+    """What is not refused."""
+    requests: set[Request] = set()
+    _open(requests)
+    for move in _moves().values():
+        _meet_what_is_left(
+            move,
+            lambda store: GuardedStore(RecordingStore(store, requests), before=_refuse_writes),
+            _look_around,
+        )
+    return requests
+
+
+def requests_of_coordinators() -> set[Request]:
+    """Their lease, and all that dead ones left."""
+    requests: set[Request] = set()
+    _open(requests)
+    _settle_late(requests)
+    _find_what_was_lost(_passes_of, requests)
+    for move in _moves().values():
+        _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _coordinate)
+    _forget_an_agent(_passes_of, requests)
+    return requests
+
+
+def requests_of_agents(folder: Path) -> set[Request]:
+    """Their jobs, and a coordinator's part while there is none."""
+    requests: set[Request] = set()
+    _open(requests)
+    _settle_late(requests)
+    _find_what_was_lost(lambda repo: _upkeep_of(repo).turn_when_due, requests)
+    for move in _moves().values():
+        _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _upkeep)
+        _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _claim)
+    _forget_an_agent(lambda repo: _upkeep_of(repo).turn_when_due, requests)
+    for number, life in enumerate(_LIVES):
+        life(RecordedScene(folder / str(number), requests))
+    return requests
+
+
+# --- one who dies, and who comes after ----------------------------------------------------
+
+
+def _moves() -> dict[str, Move]:
+    own: dict[str, Move] = {
+        "submit": lambda world, store, _: _submit_twice(world.repo_over(store)),
+        "cancel what runs": _cancel_running,
+        "fail": _fail,
+        "beat": _beat,
+    }
+    return MOVES | own
+
+
+def _meet_what_is_left(
+    move: Move, wrapped: Callable[[Store], Store], meet: Callable[[World, Repository, str], None]
+) -> None:
+    """The mover dies after each of its requests; somebody else meets what it left."""
+    for stopped_after in range(_STEPS_MAX):
+        world = World()
+        job = world.submit()
+        mover = Actor(world.store, partial(_moved, move, world, job))
+        alive = mover.step(stopped_after)
+        mover.kill()
+        meet(world, world.repo_over(wrapped(world.store)), job)
+        if not alive:
+            return
+    raise AssertionError("the mover never ended")
+
+
+def _moved(move: Move, world: World, job: str, store: Store) -> object:
+    return move(world, store, job)
+
+
+def _submit_twice(repo: Repository) -> None:
+    request = make_request(["one", "two"], Spec(command=""), batch=True)
+    for _ in range(2):
+        submit(repo, run_id="twice", request=request, submitter="ada")
+
+
+def _cancel_running(world: World, store: Store, job: str) -> None:
+    repo = world.repo_over(store)
+    claim_head(repo, ALICE)
+    cancel(repo, job, by="ada")
+
+
+def _fail(world: World, store: Store, job: str) -> None:
+    repo = world.repo_over(store)
+    claimed = claim_head(repo, ALICE)
+    assert claimed is not None
+    end(repo, claimed, Verdict.FAILED)
+
+
+def _beat(world: World, store: Store, job: str) -> None:
+    repo = world.repo_over(store)
+    claimed = claim_head(repo, ALICE)
+    assert claimed is not None
+    assert LifeSigns(repo, claimed.record).beat(Phase.RUNNING, world.clock.now())
+
+
+def _settle_late(requests: set[Request]) -> None:
+    """A settler looks at a loss and sleeps. Meanwhile the job is claimed again, and a cancel that
+    had looked before is asked of the epoch that was lost."""
+    world = World()
+    job = world.submit()
+    lost = world.start()
+    give_verdict(
+        world.repo, lost.record, Ending(verdict=Verdict.LOST, ended_at=world.repo.now(), by="x")
+    )
+    recording = RecordingStore(world.store, requests)
+    settler = Actor(recording, lambda store: settle(world.repo_over(store), job, 1))
+    settler.step()
+    settle(world.repo, job, 1)
+    world.start(BOB)
+    ask_cancel(world.repo, job, 1, by="ada")
+    settler.finish()
+    assert settler.error is None
+    asks = world.repo.find_asks(job, 2)
+    assert asks is not None
+    assert asks.value.cancel
+
+
+def _find_what_was_lost(tick_of: Callable[[Repository], Tick], requests: set[Request]) -> None:
+    """A store without delete by version can lose a record. The sweep finds the job again."""
+    world = World()
+    job = world.submit()
+    world.start()
+    running = keys.record(State.RUNNING, job)
+    world.store.delete(running, None)
+    tick = tick_of(world.repo_over(RecordingStore(world.store, requests)))
+    for _ in range(10 * _TICKS):
+        tick()
+        world.clock.sleep(TICK)
+        if world.names(keys.cells(job)) != [keys.claim_cell(job, 1)]:
+            return
+    raise AssertionError("nobody found it")
+
+
+def _open(requests: set[Request]) -> None:
+    """What every program does first."""
+    read_deployment(RecordingStore(World().store, requests))
+
+
+def _look_around(world: World, repo: Repository, job: str) -> None:
+    newest(repo, limit=10)
+    find_job(repo, job)
+    story(repo, job)
+
+
+def _coordinate(world: World, repo: Repository, job: str) -> None:
+    coordinator = Coordinator(repo, holder="coordinator@box:1")
+    _let_pass(world, coordinator.tick)
+    stop = world.tasks.event()
+    stop.set()
+    coordinator.run(stop)
+
+
+def _upkeep(world: World, repo: Repository, job: str) -> None:
+    _let_pass(world, _upkeep_of(repo).turn_when_due)
+
+
+def _claim(world: World, repo: Repository, job: str) -> None:
+    claim_head(repo, ALICE)
+
+
+def _upkeep_of(repo: Repository) -> Upkeep:
+    return Upkeep(repo, by="local@host-a")
+
+
+def _passes_of(repo: Repository) -> Tick:
+    return Passes(repo, by="coordinator").tick
+
+
+def _let_pass(world: World, tick: Tick) -> None:
+    for _ in range(_TICKS):
+        tick()
+        world.clock.sleep(TICK)
+
+
+def _cancel_of_a_silent_holder(world: World, repo: Repository) -> None:
+    """As the command line does: it asks, waits, and judges."""
+    job = world.submit()
+    held = world.claimed_of(job)
+    assert LifeSigns(world.repo, held.record).beat(Phase.RUNNING, world.clock.now())
+    cancel(repo, job, by="ada")
+    reaper = Reaper(repo, by="ada")
+    _let_pass(world, partial(reaper.turn_for, job))
+    found = find_job(repo, job)
+    assert found is not None
+    assert found.state.at_rest
+
+
+def _look_for_what_was_lost(world: World, repo: Repository) -> None:
+    """A running record that is gone is put back by who misses it."""
+    job = world.submit()
+    world.claimed_of(job)
+    world.store.delete(keys.record(State.RUNNING, job), None)
+    assert find_job(repo, job) is not None
+    assert world.has(keys.record(State.RUNNING, job))
+
+
+def _forget_an_agent(tick_of: Callable[[Repository], Tick], requests: set[Request]) -> None:
+    world = World()
+    capacity = Capacity(
+        consumer="gone@box",
+        incarnation="i1",
+        host="box",
+        at=world.repo.now(),
+        counter=1,
+        broadcast_seconds=15,
+        cpu_total=1,
+        cpu_free=1,
+        memory_total_gb=1,
+        memory_free_gb=1,
+        disk_free_gb=1,
+        version="1",
+        stopped=True,
+    )
+    write_capacity(world.repo, capacity)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    world.clock.sleep(timedelta(days=2).total_seconds())
+    _let_pass(world, tick_of(repo))
+    assert not world.names(keys.CAPACITY)
+
+
+def _refuse_writes(operation: Operation, key: str) -> None:
+    if operation in WRITES:
+        raise Denied(key, "AccessDenied")
+
+
+# --- a job on its host --------------------------------------------------------------------
+
+
+class RecordedScene(Scene):
+    """Whose supervisors' requests are noted."""
+
+    def __init__(self, folder: Path, requests: set[Request]) -> None:
+        super().__init__(folder, Spec(command="", verify="check"))
+        self._recorded = requests
+        self.script(Script(seconds=50, files=_FILES))
+        self.script(Script(seconds=5), "check")
+
+    def store(self, *args: object, **options: object) -> Store:
+        return RecordingStore(super().store(*args, **options), self._recorded)  # type: ignore[arg-type]
+
+
+def _completes(scene: RecordedScene) -> None:
+    scene.run(scene.claim())
+
+
+def _is_cancelled(scene: RecordedScene) -> None:
+    scene.clock.at(20, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.run(scene.claim())
+
+
+def _goes_on_from_a_checkpoint(scene: RecordedScene) -> None:
+    """Its command writes four of them, of which two are kept; then its host is gone."""
+    scene.script(Script(seconds=400, files=_FILES))
+    for number in range(1, 5):
+        scene.clock.at(60.0 * number, partial(_write_checkpoint, scene, number))
+    claimed = scene.claim()
+    scene.clock.at(390, lambda: _kill(scene))
+    scene.run(claimed)
+    scene.world.lose(Reaper(scene.world.repo, by="coordinator"))
+    scene.entry = scene.world.entries()[0]
+    scene.script(Script(seconds=10))
+    scene.run(scene.claim())
+
+
+def _kill(scene: RecordedScene) -> None:
+    """The supervisor that was forked last."""
+    scene.processes.forked[-1].kill()
+
+
+def _write_checkpoint(scene: RecordedScene, number: int) -> None:
+    folder = scene.folder.workspace(scene.job, 1).checkpoints
+    (folder / "model").write_bytes(b"weights" * number)
+
+
+def _is_adopted(scene: RecordedScene) -> None:
+    scene.clock.at(40, scene.give_back)
+    scene.run(scene.claim())
+
+
+def _is_late(scene: RecordedScene) -> None:
+    scene.clock.at(40, scene.give_to_bob)
+    scene.run(scene.claim())
+
+
+def _is_sealed_and_cancelled(scene: RecordedScene) -> None:
+    def cancel_and_seal() -> None:
+        cancel(scene.world.repo, scene.job, by="ada")
+        scene.seal()
+
+    scene.clock.at(31, cancel_and_seal)
+    scene.run(scene.claim())
+
+
+def _prints_more_than_is_kept(scene: RecordedScene) -> None:
+    scene.log_limit = LogLimit(16_000)
+    claimed = scene.claim()
+    line = b"y" * 99 + b"\n"
+    for second in range(1, 15):
+        scene.clock.at(second, lambda: scene.processes.executions[0].process.print(line * 100))
+    scene.run(claimed)
+
+
+_LIVES: tuple[Callable[[RecordedScene], None], ...] = (
+    _completes,
+    _is_cancelled,
+    _goes_on_from_a_checkpoint,
+    _is_adopted,
+    _is_late,
+    _is_sealed_and_cancelled,
+    _prints_more_than_is_kept,
+)
