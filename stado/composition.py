@@ -16,6 +16,8 @@ from stado.errors import Refused
 from stado.settings import CONFIG_VARIABLE, Settings, config_path, from_environment, store_of
 
 if TYPE_CHECKING:
+    from logging import LogRecord
+
     from stado.jobs.repository import Repository
     from stado.ports import Clock, Entropy, Tasks
     from stado.storage.port import Store
@@ -43,6 +45,16 @@ def log_to_stderr() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     for name in _OUR_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_in_one_line)
+
+
+def _in_one_line(record: LogRecord) -> bool:
+    """Libraries warn with the traceback of an error that they have answered, such as an answer
+    whose headers were cut off."""
+    if record.name.partition(".")[0] not in _OUR_LOGGERS:
+        record.exc_info = None
+    return True
 
 
 def log_nowhere() -> None:

@@ -111,6 +111,10 @@ def test_the_log_of_a_program_that_runs_on_has_our_events_and_not_those_of_libra
         "log_to_stderr()\n"
         "logging.getLogger('botocore.credentials').info('Found credentials')\n"
         "logging.getLogger('botocore').warning('event=theirs')\n"
+        "try:\n"
+        "    1 / 0\n"
+        "except ZeroDivisionError:\n"
+        "    logging.getLogger('urllib3.connection').warning('event=caught', exc_info=True)\n"
         "for name in ('stado.jobs.claim', 'stado_agent.agent', 'stado_coordinator.main'):\n"
         "    logging.getLogger(name).info('event=ours')\n"
     )
@@ -124,6 +128,7 @@ def test_the_log_of_a_program_that_runs_on_has_our_events_and_not_those_of_libra
     )
     assert [line.rpartition(" ")[2] for line in done.stderr.splitlines()] == [
         "event=theirs",
+        "event=caught",
         *["event=ours"] * 3,
     ]
 
