@@ -16,7 +16,7 @@ SERVER_gs := fake-gcs
 DEMO := $(BIN)/python examples/digits-sweep/demo.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo bench lock clean
+.PHONY: help venv test check format demo bench chaos lock clean
 
 help:  ## Show this list
 	@echo 'Targets (each sets up .venv when it has to):'
@@ -50,6 +50,9 @@ demo: $(STAMP)  ## Run a sweep of real trainings (STORE=file, s3 or gs: a server
 
 bench: $(STAMP)  ## Measure beside floors of the same run; fail when a limit is missed (ARGS=--quick)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+chaos: $(STAMP)  ## Hurt real processes for three minutes and check what is left (ARGS='--store file --seed 7')
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 lock:  ## Pin the newest versions that fit, from a clean environment, into requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv: install one, or say make PYTHON=...' >&2; exit 1; }
