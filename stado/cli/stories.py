@@ -196,7 +196,7 @@ def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
     late = epoch.late
     if late is not None:
         ended = "" if late.exit_code is None else f"exit code {late.exit_code}: "
-        yield f"too late, from {late.consumer}: {ended}{late.detail}"
+        yield f"late result of epoch {late.epoch}, from {late.consumer}: {ended}{late.detail}"
         yield f"said {ago_text(late.at, now)}"
 
 

@@ -106,7 +106,7 @@ def test_the_story_tells_each_epoch_who_held_it_and_how_it_ended(
     assert "status    failed after 0s, epoch 2, started 2 times" in shown
     assert "epoch 1   local@box since" in shown
     assert "lost (lease_expired): worker local@box was not heard" in shown
-    assert "too late" in shown
+    assert "late result of epoch 1, from local@box: exit code 0: it had gone on" in shown
     assert "failed (job_failed): the command exited with 3" in shown
     document = stado.json("job", "show", job_id)
     assert (document["status"], document["epoch"], document["starts"]) == ("failed", 2, 2)

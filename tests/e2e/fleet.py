@@ -91,6 +91,10 @@ class Fleet:
         """How processes that are started from here on reach the store."""
         self._environment |= settings.environment()
 
+    def live_in(self, time_zone: str) -> None:
+        """Where processes that are started from here on are."""
+        self._environment |= {"TZ": time_zone}
+
     def authenticate_by(self, file: Path) -> None:
         """Processes that are started from here on find their AWS credentials there alone."""
         kept = {n: v for n, v in self._environment.items() if not n.startswith("AWS_")}

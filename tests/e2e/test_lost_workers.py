@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 
 from stado.core.spec import Spec
@@ -18,7 +19,7 @@ from tests.e2e.fleet import SMALL, wait_for
 def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """A03, R189, R191: and its story tells what happened."""
+    """A03, A25, R189, R191: and its story tells what happened."""
     fleet = make_fleet(lease_seconds=2)
     fleet.coordinator()
     agent = fleet.agent("first")
@@ -104,6 +105,27 @@ def test_a_job_longer_than_many_leases_runs_once(make_fleet: MakeFleet, tmp_path
     told = fleet.story(job_id)
     assert told.record.starts == 1
     assert [epoch.epoch for epoch in told.epochs] == [1]
+
+
+def test_a_worker_in_another_time_zone_is_neither_dead_nor_off(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
+    """A37: over several leases, with a deadline that is near."""
+    fleet = make_fleet(lease_seconds=1)
+    fleet.coordinator()
+    fleet.live_in("Asia/Kolkata")
+    fleet.agent("far")
+    zone = tmp_path / "zone"
+    deadline_at = fleet.repo.now() + timedelta(minutes=5)
+    submission = fleet.submit(
+        f"date +%z >> {zone}; sleep 4", spec=SMALL.evolve(deadline_at=deadline_at)
+    )
+    assert set(fleet.wait_at_rest(submission).values()) == {State.COMPLETED}
+    assert zone.read_text() == "+0530\n"
+    told = fleet.story(submission.job_ids[0])
+    assert (told.record.epoch, told.record.starts) == (1, 1)
+    assert abs(fleet.repo.now() - told.record.submitted_at) < timedelta(minutes=2)
+    assert "clock" not in fleet.stado("doctor").stdout
 
 
 def test_a_frozen_host_loses_its_job_and_stops_it_when_it_thaws(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from stado.core import keys
+from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State
 from stado.jobs.changes import cancel, pause_queue, resume_queue
@@ -240,7 +244,8 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(make_fleet: MakeFleet
 def test_an_agent_drains_on_term_and_leaves_at_once_on_a_second(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """What runs goes on under its supervisor, and what waits is not claimed."""
+    """A25: what runs goes on under its supervisor, and completes once; what waits is not
+    claimed."""
     fleet = make_fleet(lease_seconds=3)
     agent = fleet.agent("one", "--cpu", "1")
     gate, trace = tmp_path / "gate", tmp_path / "trace"
@@ -258,6 +263,31 @@ def test_an_agent_drains_on_term_and_leaves_at_once_on_a_second(
     assert set(fleet.wait_at_rest(running).values()) == {State.COMPLETED}
     assert fleet.states(waiting) == {waiting.job_ids[0]: State.QUEUED}
     assert trace.read_text() == "\n"
+
+
+def test_the_place_of_a_command_that_was_killed_is_free_at_the_next_poll(
+    make_fleet: MakeFleet,
+) -> None:
+    """A40: long before any lease is over."""
+    fleet = make_fleet(lease_seconds=600)
+    fleet.agent("one", "--cpu", "1", "--poll-seconds", "0.5")
+    killed = fleet.submit("sleep 300", spec=Spec(command=""))
+    (job_id,) = killed.job_ids
+    started = fleet.started("one", job_id)
+    waiting = fleet.submit("true", spec=Spec(command=""))
+    os.kill(started.leader, signal.SIGKILL)
+    killed_at = time.monotonic()
+    assert set(fleet.wait_at_rest(waiting).values()) == {State.COMPLETED}
+    assert time.monotonic() - killed_at < 10
+    assert fleet.wait_at_rest(killed) == {job_id: State.FAILED}
+    ending = fleet.story(job_id).record.ending
+    assert ending is not None
+    assert ending.exit_code == -signal.SIGKILL
+    wait_for(lambda: _capacity(fleet, "one").cpu_free == 1)
+
+
+def _capacity(fleet: Fleet, agent: str) -> Capacity:
+    return fleet.repo.read(Capacity, keys.capacity(agent)).value
 
 
 def test_two_agents_of_one_name_on_one_host_are_refused(make_fleet: MakeFleet) -> None:

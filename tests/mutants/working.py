@@ -82,6 +82,13 @@ MUTANTS = (
         replaced(JobRun, "_write_late", insist_on_the_outcome),
     ),
     Mutant(
+        "hosts go by their own clocks",
+        "What orders or expires anything is on the store's clock.",
+        "tests/agent/test_clocks.py::test_a_deadline_is_on_the_clock_of_the_store",
+        replaced(Repository, "now", lambda repo: repo.clock.now()),
+        {"hours": 2.0},
+    ),
+    Mutant(
         "agents end the epochs of others",
         "An agent ends an epoch only if it is held in its own name on its own host.",
         "tests/agent/test_agent.py::test_an_agent_of_the_same_name_on_another_host_is_left_alone",

@@ -1,0 +1,116 @@
+"""Hosts whose clocks are off, and beats that take their time: neither makes anybody dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stado.core import keys
+from stado.core.states import State, Verdict
+from stado.jobs.reaping import Reaper
+from stado.storage.faults import Fault, FaultKind
+from stado.storage.observe import Operation
+from tests.agent.fakes import Script, TurnClock
+from tests.agent.scene import Scene
+from tests.agent.test_agent import Host
+from tests.jobs.world import LEASE, TICK
+
+
+class WrongClock:
+    """Tells another time of day than the store, and measures durations as everybody does."""
+
+    def __init__(self, clock: TurnClock, *, hours: float) -> None:
+        self._clock = clock
+        self._off = timedelta(hours=hours)
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._off
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+
+class SlowBeats:
+    """From a moment on each beat takes this long."""
+
+    def __init__(self, clock: TurnClock, *, begin: float, seconds: float) -> None:
+        self._clock = clock
+        self._begin = begin
+        self._fault = Fault(FaultKind.DELAY, seconds=seconds)
+        self.met = 0
+
+    def next(self, operation: Operation, key: str) -> Fault | None:
+        beats = operation is Operation.REPLACE and key.endswith("/heartbeat")
+        if not beats or self._clock.monotonic() < self._begin:
+            return None
+        self.met += 1
+        return self._fault
+
+
+def test_beats_that_take_most_of_a_lease_are_signs_of_life(tmp_path: Path) -> None:
+    """A36: 0.8 of a lease each, for many leases."""
+    scene = Scene(tmp_path)
+    scene.script(Script(seconds=10 * LEASE))
+    slow = SlowBeats(scene.clock, begin=20, seconds=0.8 * LEASE)
+    scene.watch(seconds=12 * LEASE)
+    scene.run(scene.claim(), faults=slow)
+    assert slow.met >= 10
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert (scene.final.epoch, scene.final.starts) == (1, 1)
+
+
+def host_with(folder: Path, *, hours: float) -> Host:
+    host = Host(folder)
+    host.world.clock = WrongClock(host.clock, hours=hours)  # type: ignore[assignment]
+    host.agent = host.new_agent()
+    return host
+
+
+def watched(host: Host) -> Callable[[], bool]:
+    """Whether a reaper with a right clock has looked at everything for three leases."""
+    reaper = Reaper(host.world.repo, by="coordinator")
+    begun = host.clock.monotonic()
+    for tick in range(int(3 * LEASE / TICK)):
+        host.clock.at(begun + tick * TICK, reaper.turn)
+    return lambda: host.clock.monotonic() > begun + 3 * LEASE
+
+
+@pytest.mark.parametrize("hours", [2.0, -2.0])
+def test_a_worker_whose_clock_is_off_is_no_dead_worker(tmp_path: Path, hours: float) -> None:
+    """A37: and what it writes is on the store's clock."""
+    host = host_with(tmp_path, hours=hours)
+    host.script(5 * LEASE)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    host.step_until(watched(host))
+    record = host.world.record(State.RUNNING, job)
+    assert record.epoch == 1
+    assert record.holder is not None
+    assert abs(record.holder.claimed_at - host.clock.now()) < timedelta(hours=1)
+    capacity = host.capacity()
+    assert capacity.host_at is not None
+    assert capacity.host_at - capacity.at == timedelta(hours=hours)
+    host.step_until_at_rest(job)
+    ending = host.world.record(State.COMPLETED, job).ending
+    assert ending is not None
+    assert ending.started_at is not None
+    assert abs(ending.started_at - host.clock.now()) < timedelta(hours=1)
+
+
+@pytest.mark.parametrize("hours", [2.0, -2.0])
+def test_a_deadline_is_on_the_clock_of_the_store(tmp_path: Path, hours: float) -> None:
+    """A37: it does not come early where the clock is ahead, and not late where it is behind."""
+    host = host_with(tmp_path, hours=hours)
+    host.script(1)
+    now = host.clock.now()
+    (ahead,) = host.submit("true", deadline_at=now + timedelta(hours=1))
+    (over,) = host.submit("true", deadline_at=now - timedelta(seconds=1))
+    host.step_until_at_rest(ahead)
+    host.step_for(60)
+    assert host.world.states(ahead) == {State.COMPLETED}
+    assert host.world.states(over) == {State.QUEUED}
+    assert not host.world.has(keys.claim_cell(over, 1))
