@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stado.core.records import LogAccount
-from stado.errors import Ambiguous
+from stado.errors import Ambiguous, Exists
 from stado.jobs.logs import (
     SegmentPlace,
     delete_segment,
@@ -55,7 +55,8 @@ class LogShipper:
         """Whether `_position` lies in the middle of a line whose beginning is gone."""
         self._stored: list[SegmentPlace] = []
         self._unclear = False
-        """Whether a write or a deletion had no answer: then the store is asked what it has."""
+        """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
+        then the store is asked what it has."""
         self._began = self._shipped_at = repo.clock.monotonic()
 
     @property
@@ -151,7 +152,7 @@ class LogShipper:
     def _noting_unclear_answers(self) -> Iterator[None]:
         try:
             yield
-        except Ambiguous:
+        except (Ambiguous, Exists):
             self._unclear = True
             raise
 

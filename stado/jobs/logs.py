@@ -22,11 +22,12 @@ _HELD_BYTES_MAX = 8 * SEGMENT_BYTES_MAX
 
 
 def write_segment(repo: Repository, job_id: str, epoch: int, offset: int, data: bytes) -> None:
-    """One write to a key that only the epoch's holder writes, with the same bytes each time.
+    """One write. Raises `Exists` when a segment begins there: an earlier attempt that had no answer
+    has landed since, perhaps with fewer lines, and it must not land upon a later one either.
 
     `offset` is the place of its first byte in all that the command printed in this epoch: what
     lies between two segments was dropped."""
-    repo.store.put(keys.log_segment(job_id, epoch, offset), data)
+    repo.store.create(keys.log_segment(job_id, epoch, offset), data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class MemoryStore:
     """`clock` is the store's clock: it stamps what is written and answers `now`.
 
     `versions_by_content`: equal bytes have equal versions, as on S3; else each write makes a new
-    one. `watcher` is called as soon as a change is made, before its caller hears of it."""
+    one. `watcher` is called as soon as a change is made, by who makes it and in its lock."""
 
     def __init__(
         self,

@@ -1,0 +1,78 @@
+"""A write of a segment that lands when nobody expects it any more."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from stado.core import keys
+from stado.core.records import LogAccount
+from stado.errors import StoreError
+from stado.jobs.logs import segment_places
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
+from stado.storage.observe import Operation
+from stado_agent.log_shipping import LogEpoch, LogShipper
+from stado_agent.log_spool import LogLimit, LogSpool
+from tests.jobs.world import World, stored_log
+
+JOB = "a" * 16
+LIMIT = LogLimit(16_000)
+
+
+class Line:
+    """A shipper whose first segment is late."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.world = World()
+        late = ScriptedFaults(Fault(FaultKind.LATE, Operation.CREATE))
+        self.store = FaultyStore(self.world.store, self.world.clock, late)
+        self.spool = LogSpool(folder, LIMIT, self.world.tasks.lock())
+        repo = self.world.repo_over(self.store)
+        self.shipper = LogShipper(repo, self.spool, LIMIT, LogEpoch(JOB, 1))
+        self.print(b"one\n")
+        self.try_to_ship()
+
+    def print(self, line: bytes) -> None:
+        self.spool.append(memoryview(line))
+        self.world.clock.sleep(2)
+
+    def try_to_ship(self) -> None:
+        with suppress(StoreError):
+            self.shipper.ship_when_due()
+
+
+def test_a_segment_that_lands_late_does_not_replace_the_longer_one_of_the_next_attempt(
+    tmp_path: Path,
+) -> None:
+    line = Line(tmp_path / "log")
+    line.print(b"two\n")
+    line.try_to_ship()
+    line.store.land_late_writes()
+    account = line.shipper.ship_rest()
+    assert stored_log(line.world.repo, JOB, 1) == b"one\ntwo\n"
+    assert account == LogAccount(written=8, kept=8, dropped=0)
+
+
+def test_a_segment_that_lands_before_the_next_attempt_is_gone_on_from(tmp_path: Path) -> None:
+    line = Line(tmp_path / "log")
+    line.try_to_ship()
+    line.print(b"two\n")
+    line.store.land_late_writes()
+    line.world.clock.sleep(2)
+    line.try_to_ship()
+    line.world.clock.sleep(2)
+    line.try_to_ship()
+    account = line.shipper.ship_rest()
+    assert stored_log(line.world.repo, JOB, 1) == b"one\ntwo\n"
+    assert account == LogAccount(written=8, kept=8, dropped=0)
+
+
+def test_a_key_that_holds_nothing_is_a_refusal_and_no_endless_loop(tmp_path: Path) -> None:
+    """As somebody else may have left it there."""
+    line = Line(tmp_path / "log")
+    line.world.store.create(keys.log_segment(JOB, 1, 0), b"")
+    for _ in range(3):
+        line.try_to_ship()
+        line.world.clock.sleep(2)
+    assert [place.size for place in segment_places(line.world.repo, JOB, 1)] == [0]
