@@ -277,7 +277,7 @@ class Agent:
         if self._on_trial is one:
             self._on_trial = None
         if event == "missed":
-            self._supply.missed()
+            self._supply.missed(one.entry)
         elif event == "started":
             self._health.note_started()
         elif event == "unable":

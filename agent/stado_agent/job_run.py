@@ -18,13 +18,14 @@ from typing import TypeVar
 
 from stado.core import moves
 from stado.core.order import ReadyEntry
-from stado.core.records import EndCell, Ending, LateResult, Phase, Record
+from stado.core.records import EndCell, Ending, Heartbeat, LateResult, Phase, Record
 from stado.core.states import Reason, Verdict
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
-from stado.jobs.repository import Repository
+from stado.jobs.life import seal_epoch
+from stado.jobs.repository import Repository, Stored
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
@@ -503,7 +504,10 @@ class JobRun:
         if not self._pulse.sealed or self._decided is not None:
             return
         verdict = self._outcome or self._patience.persist(self._lost)
+        last = self._patience.persist(lambda: self._repo.find_heartbeat(self._record.id))
         cell, ours = self._patience.persist(lambda: give_verdict(self._repo, self._record, verdict))
+        if ours and last is not None and last.value.epoch > self._record.epoch:
+            self._replace_nobodys_beat(last)
         self._patience.persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
         if ours and self._outcome is not None:
             self._decided = cell
@@ -512,6 +516,12 @@ class JobRun:
             raise _Fenced
         elif self._outcome is not None:
             raise _Carried
+
+    def _replace_nobodys_beat(self, last: Stored[Heartbeat]) -> None:
+        """A beat of a later epoch while ours had no verdict: no holder wrote it, and it would
+        fence all that come. Nothing is done to one that was written since."""
+        by = self._host.claimant.consumer
+        self._patience.persist(lambda: seal_epoch(self._repo, self._record, last, by=by))
 
     def _lost(self) -> Ending:
         return ending_of_lost(

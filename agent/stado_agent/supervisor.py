@@ -80,9 +80,11 @@ def _claim(repo: Repository, host: Host, entry: ReadyEntry) -> Claimed | None:
     """A claim that fails half-way leaves a running record, which the reaper gives back."""
     try:
         return claim(repo, entry, host.claimant)
-    except (StoreError, Unreadable) as error:
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+    except StoreError as error:
         log.warning("event=claim_failed job=%s error=%r", entry.job_id, str(error))
-        return None
+    return None
 
 
 def _tell(channel: Channel, **message: Any) -> None:

@@ -6,11 +6,13 @@ A page is used for a moment and then read again, so that what is new and urgent 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from stado.core.admission import Offer, admit
 from stado.core.order import ReadyEntry
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
+from stado.ports import Clock
 
 _FRESH_SECONDS = 2.0
 _PAGE_MIN = 64
@@ -19,6 +21,40 @@ _PAGES_MAX = 20
 """How deep an agent looks for a job that fits when the head of the queue does not."""
 
 _IDLE_FACTOR = 1.5
+_REST_SECONDS = 1.0
+_REST_SECONDS_MAX = 600.0
+_MISSED_MAX = 1000
+
+
+@dataclass(slots=True)
+class _Miss:
+    """An entry that could not be claimed, and was still there afterwards."""
+
+    count: int = 0
+    until: float = float("-inf")
+
+
+class _Misses:
+    """Entries without a job that can be had (their record is not there yet, or cannot be read, or
+    a claimer has died over it): tried at once again, and then less and less often."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._misses: dict[str, _Miss] = {}
+
+    def note(self, name: str) -> None:
+        now = self._clock.monotonic()
+        if len(self._misses) >= _MISSED_MAX:
+            self._misses = {key: one for key, one in self._misses.items() if one.until > now}
+        miss = self._misses.setdefault(name, _Miss())
+        miss.count += 1
+        if miss.count > 1:
+            rest = min(_REST_SECONDS_MAX, _REST_SECONDS * 2.0 ** min(miss.count - 2, 20))
+            miss.until = now + rest
+
+    def resting(self, name: str) -> bool:
+        miss = self._misses.get(name)
+        return miss is not None and self._clock.monotonic() < miss.until
 
 
 class Supply:
@@ -32,6 +68,7 @@ class Supply:
         self._read_at = float("-inf")
         self._entries: list[ReadyEntry] = []
         self._missed_one = False
+        self._misses = _Misses(repo.clock)
 
     def seconds_to_wait(self) -> float:
         """Until the queue is worth another look."""
@@ -48,21 +85,27 @@ class Supply:
         self._entries = []
         self._next_poll_at = self._repo.clock.monotonic() + seconds
 
-    def missed(self) -> None:
+    def missed(self, entry: ReadyEntry | None) -> None:
         """Another agent was faster: look elsewhere next time, not at the very next job, which
-        all who lost will try."""
+        all who lost will try. Or it is an entry that nobody can claim."""
         self._missed_one = True
+        if entry is not None:
+            self._misses.note(entry.name)
 
     def next_fitting(
         self, offer: Offer, *, skip: Callable[[ReadyEntry], bool]
     ) -> ReadyEntry | None:
         """The first job in the order of the queue that may start here now; None for now."""
+
+        def passed_over(entry: ReadyEntry) -> bool:
+            return skip(entry) or self._misses.resting(entry.name)
+
         if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
             self._entries = []
-        found = self._take(offer, skip)
+        found = self._take(offer, passed_over)
         if found is None and not self.seconds_to_wait():
-            self._poll(offer, skip)
-            found = self._take(offer, skip)
+            self._poll(offer, passed_over)
+            found = self._take(offer, passed_over)
         return found
 
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from stado.core import keys, moves
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, LateResult, Record
 from stado.core.states import Reason, State, Verdict
-from stado.errors import Conflict
+from stado.errors import Conflict, Unreadable
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
@@ -223,11 +223,19 @@ def _epoch_begun(repo: Repository, job_id: str, epoch: int) -> bool:
 
 
 def _clean_up(repo: Repository, job_id: str, epoch: int) -> None:
-    remove_queued(repo, job_id, up_to_epoch=epoch)
+    """What cannot be read may be of a later epoch, and stays; the cells say what is true."""
+    try:
+        remove_queued(repo, job_id, up_to_epoch=epoch)
+        _remove_running(repo, job_id, up_to_epoch=epoch)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+
+
+def _remove_running(repo: Repository, job_id: str, *, up_to_epoch: int) -> None:
     running_key = keys.record(State.RUNNING, job_id)
     for _ in repo.rounds():
         running = repo.find_record(State.RUNNING, job_id)
-        if running is None or running.value.epoch > epoch:
+        if running is None or running.value.epoch > up_to_epoch:
             return
         try:
             repo.store.delete(running_key, running.version)

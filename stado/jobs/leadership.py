@@ -7,9 +7,10 @@ the same steps twice, which every step survives.
 from __future__ import annotations
 
 from stado.core import keys
+from stado.core.documents import decode
 from stado.core.liveness import Vigil
 from stado.core.records import CoordinatorLease
-from stado.errors import Conflict, NotFound
+from stado.errors import Conflict, NotFound, Unreadable
 from stado.jobs.repository import Repository, Stored
 
 _SUBJECT = "coordinator"
@@ -27,7 +28,7 @@ class Leadership:
 
     def take_or_renew(self) -> bool:
         """Whether we are the one who acts now. One read and at most one write."""
-        found = self._repo.find(CoordinatorLease, keys.COORDINATOR_LEASE)
+        found = self._find()
         if found is None:
             return self._repo.create(keys.COORDINATOR_LEASE, self._lease()) is not None
         if found.value.token != self._token and not self._abandoned(found):
@@ -36,9 +37,23 @@ class Leadership:
 
     def release(self) -> None:
         """Lets the next one act at once."""
-        found = self._repo.find(CoordinatorLease, keys.COORDINATOR_LEASE)
+        found = self._find()
         if found is not None and found.value.token == self._token:
             self._replace(found, self._lease().evolve(released=True))
+
+    def _find(self) -> Stored[CoordinatorLease] | None:
+        """One that cannot be read may be a newer program's, which renews it: it counts as
+        another's, for as long as ours would."""
+        try:
+            blob = self._repo.store.get(keys.COORDINATOR_LEASE)
+        except NotFound:
+            return None
+        try:
+            lease = decode(CoordinatorLease, keys.COORDINATOR_LEASE, blob.data)
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
+            lease = self._lease().evolve(token="")
+        return Stored(lease, blob.version)
 
     def _abandoned(self, found: Stored[CoordinatorLease]) -> bool:
         if found.value.released:

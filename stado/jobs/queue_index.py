@@ -189,6 +189,7 @@ class Repair:
                 self._correct(queued.value, entries, report)
         except Unreadable as error:
             report.unreadable.append(error.key)
+            self._repo.tell_unreadable(error)
         except StoreError as error:
             log.warning("event=mend_failed job=%s error=%r", job_id, str(error))
             report.failed.append(job_id)

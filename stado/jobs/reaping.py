@@ -129,7 +129,7 @@ class _Witnesses:
         try:
             return repo.find(Capacity, key)
         except Unreadable as error:
-            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+            repo.tell_unreadable(error)
         except StoreError as error:
             self._failures[key] = str(error)
             if len(self._failures) > _FAILED_REPORTS_MAX:

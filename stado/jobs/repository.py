@@ -37,6 +37,7 @@ Value = TypeVar("Value", bound=Document)
 PARALLEL_REQUESTS = 16
 """Reads of one command or pass that are in flight at once."""
 
+_TOLD_MAX = 10_000
 _ROUNDS_MAX = 20
 _PAUSE_SECONDS = 0.05
 """The first pause between two rounds; each is longer by as much, ten seconds in all."""
@@ -75,6 +76,7 @@ class Repository:
         self.clock = clock
         self.entropy = entropy
         self.tasks = tasks
+        self._told: set[str] = set()
 
     def now(self) -> datetime:
         """The store's clock: what orders and expires."""
@@ -90,6 +92,15 @@ class Repository:
             if number:
                 self.clock.sleep(_PAUSE_SECONDS * number * self.entropy.uniform(0.75, 1.25))
             yield number
+
+    def tell_unreadable(self, error: Unreadable) -> None:
+        """One line an object, not one a look: it stays as it is until somebody mends it."""
+        if error.key in self._told:
+            return
+        if len(self._told) == _TOLD_MAX:
+            self._told.clear()
+        self._told.add(error.key)
+        log.warning("event=unreadable key=%s why=%r", error.key, error.why)
 
     # --- any document -------------------------------------------------------------------
 
@@ -171,7 +182,7 @@ class Repository:
         try:
             return Stored(decode(Heartbeat, key, blob.data), blob.version)
         except Unreadable as error:
-            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+            self.tell_unreadable(error)
             return Stored(Heartbeat(epoch=0, token="", by="", at=self.now()), blob.version)
 
     def find_run(self, run_id: str) -> Stored[RunRecord] | None:

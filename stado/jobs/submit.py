@@ -222,7 +222,7 @@ class SubmissionSweep:
             if look_for_lost and self._find_lost(stored.value):
                 return stored.value.run_id
         except Unreadable as error:
-            log.warning("event=unreadable key=%s why=%r", error.key, error.why)
+            self._repo.tell_unreadable(error)
         except StoreError as error:
             log.warning("event=submission_failed key=%s error=%r", key, str(error))
             self._failures += 1

@@ -72,8 +72,6 @@ class Passes:
 
     def _mend(self) -> None:
         report = self._repair.turn()
-        for key in report.unreadable:
-            log.warning("event=unreadable key=%s", key)
         if report.changed:
             log.info(
                 "event=repaired entries_written=%d entries_deleted=%d settled=%d",

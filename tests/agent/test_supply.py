@@ -80,7 +80,7 @@ def test_who_lost_a_claim_tries_another_job_of_the_same_priority(world: World) -
     chosen = set()
     for _ in range(30):
         supply = Supply(world.repo, poll_seconds=1)
-        supply.missed()
+        supply.missed(None)
         entry = supply.next_fitting(ROOM, skip=_none)
         assert entry is not None
         chosen.add(entry.job_id)
