@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from stado.core import keys
 from stado.core.order import Needs
+from stado.jobs.folders import remove_folder
 from stado.ports import Clock, ProcessIdentity
 from stado_agent.log_shipping import LogEpoch
 
@@ -47,7 +47,7 @@ class Workspace:
     def make(self) -> None:
         """Fresh and empty: what an earlier life of the same epoch left is removed."""
         if self.root.exists():
-            shutil.rmtree(self.root, ignore_errors=True)
+            remove_folder(self.root)
         self.root.mkdir(mode=0o700, parents=True)
         for folder in (self.work, self.output, self.checkpoints, self.log):
             folder.mkdir(mode=0o700)
@@ -66,7 +66,7 @@ class Workspace:
             return LogEpoch(job_id, int(epoch)) if job_id and epoch.isdecimal() else None
 
     def remove(self) -> None:
-        shutil.rmtree(self.root, ignore_errors=True)
+        remove_folder(self.root)
 
     @property
     def _log_epoch_path(self) -> Path:

@@ -19,7 +19,8 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.records import Checkpoint, CheckpointFile
 from stado.errors import Ambiguous, Conflict, StoreError
-from stado.jobs.outputs import local_files, safe_target
+from stado.jobs.folders import make_folder, remove_folder
+from stado.jobs.outputs import local_files, safe_targets
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import walk
 
@@ -77,7 +78,7 @@ def save(
         upload.take_back()
         raise
     finally:
-        shutil.rmtree(snapshot, ignore_errors=True)
+        remove_folder(snapshot)
     checkpoint = Checkpoint(job_id=job_id, epoch=epoch, sequence=sequence, at=at, files=files)
     _commit(repo, checkpoint, upload)
     return checkpoint
@@ -101,11 +102,13 @@ def restore(
     `Conflict` when a file is not what the manifest says, `Refused` when a path leaves the
     folder, and what `between` raises, which is called after each part."""
     checkpoint = repo.read(Checkpoint, manifest_key).value
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    remove_folder(folder)
+    make_folder(folder.parent)
+    folder.mkdir()
+    targets = safe_targets(folder, [file.path for file in checkpoint.files])
     for file in checkpoint.files:
-        target = safe_target(folder, file.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = targets[file.path]
+        make_folder(target.parent)
         digest = hashlib.sha256()
         with target.open("wb") as output:
             for data in _stream(repo, file.parts, folder.with_name(f"{folder.name}.part"), between):
@@ -150,11 +153,11 @@ class _NotWhole(Exception):
 def _take_snapshot(folder: Path, snapshot: Path) -> Fingerprint:
     """Gives the files of a folder second names in `snapshot`, and says what they hold. What is
     replaced in the folder from then on stays as it was in the snapshot. Raises `_NotWhole`."""
-    shutil.rmtree(snapshot, ignore_errors=True)
+    remove_folder(snapshot)
     before = fingerprint(folder)
     try:
         for path, _, _ in before:
-            (snapshot / path).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((snapshot / path).parent)
             _link_or_copy(folder / path, snapshot / path)
     except OSError as error:
         raise _NotWhole(str(error)) from error

@@ -6,9 +6,9 @@ A download is checked against the manifest's sizes and digests before it gets it
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,7 @@ from stado.errors import (
     Unavailable,
     Unreadable,
 )
+from stado.jobs.folders import make_folder, remove_folder, walk_files
 from stado.jobs.logs import copy_log, epochs_with_log
 from stado.jobs.repository import Repository
 
@@ -37,6 +38,7 @@ _PATH_BYTES_MAX = 4095
 
 MANIFEST_NAME = "manifest.json"
 LOG_NAME = "log.txt"
+_OWN_MANIFEST = re.compile(rf"(stado\.)*{re.escape(MANIFEST_NAME)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,13 @@ def local_files(folder: Path) -> LocalFiles:
             name = Path(error.filename).relative_to(folder).as_posix()
             skipped.append(f"{_as_text(name)}: it cannot be read: {error.strerror}")
 
-    for path, mode in _walk_folder(folder, leave_out):
+    for path, mode in walk_files(folder, leave_out):
         name = path.relative_to(folder).as_posix()
         if not _is_text(name):
             skipped.append(f"{_as_text(name)}: its name is not UTF-8")
         elif stat.S_ISREG(mode):
             files.append(name)
-        elif not stat.S_ISDIR(mode):
+        else:
             skipped.append(f"{name}: not a regular file")
     return LocalFiles(sorted(files), sorted(skipped))
 
@@ -171,8 +173,8 @@ def download(
     if manifest is None:
         manifest = Manifest(job_id=job_id, epoch=epoch, partial=partial, files=[])
     check_folder(folder, job_id)
-    targets = {file.path: safe_target(folder, file.path) for file in manifest.files}
-    folder.mkdir(parents=True, exist_ok=True)
+    targets = safe_targets(folder, [file.path for file in manifest.files])
+    make_folder(folder)
     with _temporary_folder(repo, folder) as temporary:
         own = temporary / "own"
         own.write_bytes(manifest.encode())
@@ -203,7 +205,7 @@ def check_folder(folder: Path, job_id: str) -> None:
 
 
 def _holds_download_of(folder: Path, job_id: str) -> bool:
-    for name in (MANIFEST_NAME, f"stado.{MANIFEST_NAME}"):
+    for name in filter(_OWN_MANIFEST.fullmatch, os.listdir(folder)):
         try:
             manifest = parse(Manifest, name, (folder / name).read_bytes())
         except (OSError, Unreadable):
@@ -215,8 +217,25 @@ def _holds_download_of(folder: Path, job_id: str) -> bool:
 
 def _own_name(name: str, manifest: Manifest) -> str:
     """Our own files step aside for a job's output of the same name."""
-    taken = any(file.path.split("/")[0] == name for file in manifest.files)
-    return f"stado.{name}" if taken else name
+    taken = {PurePosixPath(file.path).parts[0] for file in manifest.files}
+    while name in taken:
+        name = f"stado.{name}"
+    return name
+
+
+def safe_targets(folder: Path, paths: Sequence[str]) -> dict[str, Path]:
+    """Where each path of a manifest goes. Raises `Refused` as `safe_target` does, and when two of
+    them cannot both be there."""
+    targets = {path: safe_target(folder, path) for path in paths}
+    places = set(targets.values())
+    if len(places) < len(paths):
+        raise Refused("manifest_paths_clash", "the manifest names a file twice: refused")
+    for path, target in targets.items():
+        if any(parent in places for parent in target.parents):
+            raise Refused(
+                "manifest_paths_clash", f"the manifest names {path!r} below another file: refused"
+            )
+    return targets
 
 
 def safe_target(folder: Path, path: str) -> Path:
@@ -256,7 +275,7 @@ def _temporary_folder(repo: Repository, folder: Path) -> Iterator[Path]:
     try:
         yield temporary
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(temporary)
 
 
 def _fetch_files(
@@ -291,7 +310,7 @@ def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) ->
             f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
             f"the manifest says {file.size}, {file.sha256}",
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     os.replace(temporary, target)
 
 
@@ -300,19 +319,6 @@ def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> LogAc
     epochs = [number for number in epochs_with_log(repo, job_id) if number <= epoch]
     with target.open("wb") as file:
         return copy_log(repo, job_id, max(epochs, default=epoch), file)
-
-
-def _walk_folder(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[Path, int]]:
-    for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=False):
-        for name in [
-            *names,
-            *(name for name in folders if os.path.islink(os.path.join(parent, name))),
-        ]:
-            path = Path(parent, name)
-            try:
-                yield path, path.lstat().st_mode
-            except OSError as error:
-                on_error(error)
 
 
 def _as_text(name: str) -> str:
