@@ -12,6 +12,7 @@ from stado.jobs.claim import claim
 from stado.jobs.endings import settle
 from stado.jobs.queue_index import Repair
 from stado.jobs.submit import submit
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
 from stado.storage.port import Store
 from tests.holes.staging import lose_unsettled, slow_claimer, steps_to_write
@@ -121,6 +122,25 @@ def test_a_claimer_leaves_the_entry_of_an_epoch_that_is_on_its_way(world: World)
     assert claim(world.repo, on_its_way, BOB) is None
     mover.finish()
     assert mover.error is None
+    second = world.record(State.QUEUED, job)
+    assert second.epoch == 2
+    assert world.names(keys.READY) == [entry_key(second)]
+
+
+def test_repair_leaves_the_entry_of_an_epoch_that_is_on_its_way(world: World) -> None:
+    """H19: its listing of the cells is old, from before the verdict on epoch 1."""
+    job = world.submit()
+    slow_claimer(world, requests=2).kill()
+    plan = ScriptedFaults()
+    repair = Repair(world.repo_over(FaultyStore(world.store, world.clock, plan)))
+    repair.turn()
+    lose_unsettled(world, job)
+    mover = Actor(world.store, lambda store: settle(world.repo_over(store), job, 1))
+    assert steps_to_write(mover, keys.record(State.QUEUED, job))
+    plan.add(Fault(FaultKind.STALE_PAGE, Operation.LIST, keys.cells(job)))
+    repair.turn()
+    assert plan.used_up
+    mover.finish()
     second = world.record(State.QUEUED, job)
     assert second.epoch == 2
     assert world.names(keys.READY) == [entry_key(second)]

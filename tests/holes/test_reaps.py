@@ -96,6 +96,19 @@ def test_a_job_that_moves_backwards_is_found_at_every_step_of_the_finder() -> No
         assert finder.result is not None
 
 
+def test_a_job_that_is_claimed_is_found_at_every_step_of_the_finder() -> None:
+    """H16: its queue record goes between a look at its cells and one at the queue."""
+    for steps in range(12):
+        world = World()
+        job = world.submit()
+        finder = Actor(world.store, lambda store, w=world, j=job: find_job(w.repo_over(store), j))  # type: ignore[misc]
+        finder.step(steps)
+        world.start()
+        finder.finish()
+        assert finder.error is None
+        assert finder.result is not None
+
+
 def test_a_seal_outlives_its_job_and_a_claimer_that_slept_through_it_starts_nothing(
     world: World,
 ) -> None:

@@ -11,7 +11,7 @@ from stado.core.states import State, Verdict
 from stado.jobs.changes import cancel
 from stado.jobs.reaping import Reaper
 from stado.storage.faults import Fault, FaultKind, ScriptedFaults
-from stado.storage.observe import Operation
+from stado.storage.observe import WRITES, Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.holes.staging import lose_unsettled
@@ -109,3 +109,25 @@ def test_a_verdict_whose_answer_got_lost_is_known_for_its_own(tmp_path: Path) ->
     assert lost_answer.used_up
     assert scene.ending.verdict is Verdict.COMPLETED
     assert (scene.commands, scene.late(1)) == (["train"], None)
+
+
+def test_what_a_job_leaves_is_in_the_store_before_its_verdict(tmp_path: Path) -> None:
+    """H24: and each file before the manifest that names it."""
+    scene = scene_of(tmp_path)
+    end, output = keys.end_cell(scene.job, 1), f"status/{scene.job}/output/1/"
+    written: list[str] = []
+
+    def note(operation: Operation, key: str) -> None:
+        if operation in WRITES:
+            written.append(key)
+        if operation is Operation.CREATE and key == end:
+            assert scene.output(1, "result") == b"42"
+            assert scene.world.has(keys.output_manifest(scene.job, 1))
+            assert scene.log(1) == b"begun\nended\n"
+
+    scene.run(scene.claim(), before=note)
+    assert scene.processes.forked[-1].errors == []
+    left = [key for key in written if key.startswith(output)]
+    assert left[-1] == keys.output_manifest(scene.job, 1)
+    assert len(left) == 2
+    assert written.index(left[-1]) < written.index(end)

@@ -290,6 +290,18 @@ def test_a_beat_wins_against_a_seal_that_was_judged_before_it(world: World) -> N
     assert not found.value.sealed
 
 
+def test_an_epoch_has_the_beats_of_one_holder(world: World) -> None:
+    """R176: the cell lets in one; should a store ever let in two, the second is refused here."""
+    world.submit()
+    record = world.start().record
+    assert record.holder is not None
+    other = record.evolve(holder=holder_of(world.repo, ALICE))
+    assert not LifeSigns(world.repo, other).beat(Phase.RUNNING, None)
+    found = world.repo.find_heartbeat(record.id)
+    assert found is not None
+    assert found.value.token == record.holder.token
+
+
 def test_two_sealers_agree(world: World) -> None:
     job = world.submit()
     record = world.start().record

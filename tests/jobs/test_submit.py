@@ -136,6 +136,17 @@ def failing(kind: FaultKind) -> Callable[[World, int], None]:
     return fail
 
 
+def test_a_submit_that_is_finished_by_another_leaves_what_has_run(world: World) -> None:
+    """R130: all is queued, and has run, when the run is found to be not complete."""
+    with pytest.raises(Crash):
+        send(world.repo_over(mortal(world.store, at=calls_of_a_submit() - 1, applied=False)), BATCH)
+    while (claimed := world.claim()) is not None:
+        world.end(claimed)
+    sent = send(world.repo, BATCH)
+    assert world.names("queue/") == world.names(keys.READY) == []
+    assert {world.find(job_id).state for job_id in sent.job_ids} == {State.COMPLETED}
+
+
 @pytest.mark.parametrize("at", range(calls_of_a_submit()))
 @pytest.mark.parametrize(
     "interrupt",

@@ -13,7 +13,7 @@ from stado.jobs import claim, endings, life
 from stado.jobs.life import LifeSigns
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
-from tests.mutants.mutant import Mutant, all_of, replaced, replaced_everywhere
+from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
 CLAIMS = "tests/holes/test_claims.py"
 CANCELS = "tests/holes/test_cancels.py"
@@ -46,6 +46,12 @@ def win_by_create_alone(repo: Repository, record: Record, holder: Holder) -> boo
     return repo.create(keys.claim_cell(record.id, record.epoch), cell) is not None
 
 
+def win_by_token_alone(repo: Repository, record: Record, holder: Holder) -> bool:
+    if win_by_create_alone(repo, record, holder):
+        return True
+    return repo.claim_cell(record.id, record.epoch).token == holder.token
+
+
 def any_queue_record(repo: Repository, entry: ReadyEntry) -> Stored[Record] | None:
     return repo.find_record(State.QUEUED, entry.job_id)
 
@@ -60,7 +66,7 @@ def forget_changes(repo: Repository, record: Record) -> Record:
     return record
 
 
-def catch_up(*, heed_seals: bool, heed_epochs: bool) -> Any:
+def catch_up(*, heed_seals: bool = True, heed_epochs: bool = True, heed_tokens: bool = True) -> Any:
     def learn(self: LifeSigns) -> bool:
         found = self._repo.find_heartbeat(self._record.id)
         if found is None:
@@ -69,6 +75,9 @@ def catch_up(*, heed_seals: bool, heed_epochs: bool) -> Any:
         if heed_epochs and current.epoch > own:
             return False
         if heed_seals and current.epoch == own and current.sealed:
+            return False
+        of_another = not current.sealed and current.token != self._token
+        if heed_tokens and current.epoch == own and of_another:
             return False
         self._version = found.version
         return True
@@ -140,6 +149,12 @@ MUTANTS = (
         {"key": "status/"},
     ),
     Mutant(
+        "a claimer that settles nothing at a taken cell",
+        "Who finds the cell of its epoch taken settles a verdict that is there.",
+        f"{CLAIMS}::test_a_claimer_that_slept_while_the_job_ended_elsewhere_gets_nothing",
+        replaced(claim, "_make_final", win_by_token_alone),
+    ),
+    Mutant(
         "any entry admits",
         "An entry that its queue record does not compute to admits nothing.",
         "tests/jobs/test_claim.py::test_a_stale_entry_admits_nothing_and_is_mended",
@@ -173,14 +188,20 @@ MUTANTS = (
         "beats replace seals",
         "No beat of an epoch replaces a seal of it.",
         f"{REAPS}::test_no_beat_replaces_a_seal",
-        replaced(LifeSigns, "_catch_up", catch_up(heed_seals=False, heed_epochs=True)),
+        replaced(LifeSigns, "_catch_up", catch_up(heed_seals=False)),
     ),
     Mutant(
         "beats of lost epochs replace those of later ones",
         "No beat replaces anything of a higher epoch.",
         "tests/jobs/test_claim.py"
         "::test_the_first_beat_of_a_later_epoch_replaces_the_seal_of_the_one_before",
-        replaced(LifeSigns, "_catch_up", catch_up(heed_seals=True, heed_epochs=False)),
+        replaced(LifeSigns, "_catch_up", catch_up(heed_epochs=False)),
+    ),
+    Mutant(
+        "beats replace those of another holder",
+        "No beat replaces one of another token in its own epoch.",
+        "tests/jobs/test_claim.py::test_an_epoch_has_the_beats_of_one_holder",
+        replaced(LifeSigns, "_catch_up", catch_up(heed_tokens=False)),
     ),
     Mutant(
         "beats are unconditional",
@@ -217,8 +238,6 @@ MUTANTS = (
         "heartbeats are tidied away",
         "Nobody deletes a heartbeat, for it may be a seal.",
         f"{REAPS}::test_a_seal_outlives_its_job_and_a_claimer_that_slept_through_it_starts_nothing",
-        all_of(
-            replaced(endings, "_clean_up", clean_up_heartbeats),
-        ),
+        replaced(endings, "_clean_up", clean_up_heartbeats),
     ),
 )

@@ -7,9 +7,10 @@ from datetime import datetime
 
 from stado.core import keys, moves, order
 from stado.core.order import ReadyEntry, entry_key, entry_name
-from stado.core.records import ClaimCell, Ending, Heartbeat, Record
+from stado.core.records import ClaimCell, CoordinatorLease, Ending, Heartbeat, Record
 from stado.core.states import Reason, State
 from stado.jobs import queue_index, reaping, submit
+from stado.jobs.leadership import CoordinatorWatch, Leadership
 from stado.jobs.queue_index import Repair, RepairReport
 from stado.jobs.reaping import Reaper, ReapReport
 from stado.jobs.repository import Cells, Repository, Stored
@@ -19,6 +20,7 @@ from tests.jobs.world import LEASE
 from tests.mutants.claims import CANCELS, INDEX, REAPS
 from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
+LEADERSHIP = "tests/jobs/test_leadership.py"
 REAPING = "tests/jobs/test_reaping.py"
 _FAILED_READ = f"{REAPING}::test_a_failed_read_or_listing_starts_the_watch_again"
 
@@ -100,6 +102,15 @@ def correct_wrong_first(
     report.entries_written += self._repo.create_entry(record)
 
 
+def correct_any_epoch(
+    self: Repair, record: Record, entries: list[ReadyEntry], report: RepairReport
+) -> None:
+    report.entries_written += self._repo.create_entry(record)
+    for entry in entries:
+        if entry.name != entry_name(record):
+            self._delete(entry, report)
+
+
 def mend_any_epoch(repo: Repository, record: Record, entry: ReadyEntry) -> None:
     repo.create_entry(record)
     repo.store.delete(keys.ready(entry.name), None)
@@ -112,6 +123,11 @@ def mend_wrong_first(repo: Repository, record: Record, entry: ReadyEntry) -> Non
 
 def name_without_nonce(record: Record) -> str:
     return _entry_name(record.evolve(nonce="nonce"))
+
+
+def abandoned_by_the_time_told(self: Leadership, found: Stored[CoordinatorLease]) -> bool:
+    silence = (self._repo.now() - found.value.at).total_seconds()
+    return found.value.released or silence >= found.value.lease_seconds
 
 
 def queue_record_first(repo: Repository, records: list[Record]) -> None:
@@ -239,6 +255,12 @@ MUTANTS = (
         replaced_everywhere(queue_index, "mend_entry", mend_any_epoch),
     ),
     Mutant(
+        "repair deletes entries of later epochs",
+        "An entry of a later epoch belongs to a move that is under way.",
+        f"{INDEX}::test_repair_leaves_the_entry_of_an_epoch_that_is_on_its_way",
+        replaced(Repair, "_correct", correct_any_epoch),
+    ),
+    Mutant(
         "entries have no nonce",
         "An entry carries the nonce of its queue record.",
         f"{INDEX}::test_two_changes_that_cross_leave_the_entry_of_the_record",
@@ -249,5 +271,35 @@ MUTANTS = (
         "The index entry of a job is written before its queue record.",
         f"{INDEX}::test_no_queue_record_is_ever_without_its_entry",
         replaced(submit, "_queue", queue_record_first),
+    ),
+    Mutant(
+        "a submit that is repeated queues all again",
+        "A submit that is repeated writes only what cannot be found.",
+        "tests/jobs/test_submit.py::test_a_submit_that_is_finished_by_another_leaves_what_has_run",
+        replaced(submit, "_missing", lambda _, records: records),
+    ),
+    Mutant(
+        "coordinators take over at sight",
+        "A coordinator is taken for gone after a lease without a sign, and not before.",
+        f"{LEADERSHIP}::test_one_acts_for_as_long_as_it_is_heard",
+        replaced(Leadership, "_abandoned", lambda *_: True),
+    ),
+    Mutant(
+        "coordinators judge by what others watched",
+        "Who takes over has watched the lease itself.",
+        f"{LEADERSHIP}::test_another_takes_over_after_a_lease_that_it_watched",
+        replaced(Leadership, "_abandoned", abandoned_by_the_time_told),
+    ),
+    Mutant(
+        "agents mend beside a coordinator",
+        "Agents do nothing for the queue as long as a coordinator is heard.",
+        f"{LEADERSHIP}::test_an_agent_mends_the_index_when_there_is_no_coordinator_and_only_then",
+        replaced(CoordinatorWatch, "silent", lambda _: True),
+    ),
+    Mutant(
+        "agents never mend",
+        "Agents do what is to be done for the queue when there is no coordinator.",
+        f"{LEADERSHIP}::test_an_agent_mends_the_index_when_there_is_no_coordinator_and_only_then",
+        replaced(CoordinatorWatch, "silent", lambda _: False),
     ),
 )

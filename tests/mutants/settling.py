@@ -17,6 +17,7 @@ from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
 _settle = endings.settle
 _after = moves.after
+_find_job = finding.find_job
 
 
 def verdict_over_others(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
@@ -79,6 +80,16 @@ def project_where_nothing_is(repo: Repository, record: Record) -> bool:
     return repo.create(keys.record(record.state, record.id), record) is not None
 
 
+def project_and_leave_the_old_entry(repo: Repository, record: Record) -> bool:
+    key = keys.record(record.state, record.id)
+    if repo.create(key, record) is not None:
+        return True
+    found = repo.read(Record, key)
+    if found.value.epoch < record.epoch:
+        repo.store.replace(key, record.encode(), found.version)
+    return found.value.epoch <= record.epoch
+
+
 def clean_up_of_any_epoch(repo: Repository, job_id: str, epoch: int) -> None:
     endings.remove_queued(repo, job_id, up_to_epoch=epoch)
     running = repo.find_record(State.RUNNING, job_id)
@@ -99,6 +110,12 @@ def find_in_order(repo: Repository, job_id: str) -> Found | None:
         if stored is not None:
             return Found(stored.value, Cells(frozenset(), frozenset(), frozenset()))
     return None
+
+
+def find_without_a_second_look(repo: Repository, job_id: str) -> Found | None:
+    if not repo.cells(job_id).highest:
+        return finding._find_new(repo, job_id)
+    return _find_job(repo, job_id)
 
 
 def expect_any_epoch(repo: Repository, expected: Record, cells: Cells) -> Found | None:
@@ -204,6 +221,12 @@ MUTANTS = (
         replaced_everywhere(endings, "project", project_where_nothing_is),
     ),
     Mutant(
+        "entries of replaced records stay",
+        "Who writes a queue record over another deletes the entry of that one.",
+        f"{INDEX}::test_a_claimer_leaves_the_entry_of_an_epoch_that_is_on_its_way",
+        replaced_everywhere(endings, "project", project_and_leave_the_old_entry),
+    ),
+    Mutant(
         "settlers remove running records of any epoch",
         "A running record is removed only if its epoch is over.",
         f"{SETTLES}::test_a_settler_that_slept_before_its_last_step_spares_the_running_record"
@@ -228,6 +251,12 @@ MUTANTS = (
         "A job is looked for by its cells, which only grow.",
         f"{REAPS}::test_a_job_that_moves_backwards_is_found_at_every_step_of_the_finder",
         replaced_everywhere(finding, "find_job", find_in_order),
+    ),
+    Mutant(
+        "finding looks once",
+        "A job without cells and without a queue record is looked for once more.",
+        f"{REAPS}::test_a_job_that_is_claimed_is_found_at_every_step_of_the_finder",
+        replaced_everywhere(finding, "find_job", find_without_a_second_look),
     ),
     Mutant(
         "finding takes any epoch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stado.core import keys, moves
+from stado.core.ids import milliseconds
 from stado.core.records import Ending, Holder, Record
 from stado.core.states import State, Verdict
 from stado.jobs.claim import Claimed
@@ -13,7 +14,7 @@ from stado_agent.aftermath import Aftermath, _Death
 from stado_agent.command_ending import CommandEnding
 from stado_agent.job_run import JobRun
 from stado_agent.pulse import Pulse
-from tests.mutants.mutant import Mutant, replaced
+from tests.mutants.mutant import Mutant, all_of, replaced
 
 WORKERS = "tests/holes/test_workers.py"
 JOB_RUNS = "tests/agent/test_job_run.py"
@@ -32,6 +33,12 @@ def insist_on_the_outcome(self: JobRun) -> None:
     ending = Ending(verdict=Verdict.COMPLETED, started_at=now, ended_at=now, by="alice")
     project(self._repo, moves.ended(self._record, ending))
     _write_late(self)
+
+
+def end_before_publishing(self: JobRun, outcome: Ending) -> bool:
+    self._finish(outcome)
+    self._publish(outcome)
+    return True
 
 
 def take_for_dead(self: Aftermath, death: _Death) -> None:
@@ -70,6 +77,12 @@ MUTANTS = (
         replaced(job_run, "adopt", adopt_by_force),
     ),
     Mutant(
+        "verdicts before what the job leaves",
+        "What a job leaves is in the store before its verdict is given.",
+        f"{WORKERS}::test_what_a_job_leaves_is_in_the_store_before_its_verdict",
+        replaced(JobRun, "_has_delivered", end_before_publishing),
+    ),
+    Mutant(
         "lost workers go on",
         "A worker that has lost its epoch to another ends its command.",
         f"{JOB_RUNS}::test_a_job_that_somebody_else_has_by_now_is_stopped",
@@ -85,7 +98,10 @@ MUTANTS = (
         "hosts go by their own clocks",
         "What orders or expires anything is on the store's clock.",
         "tests/agent/test_clocks.py::test_a_deadline_is_on_the_clock_of_the_store",
-        replaced(Repository, "now", lambda repo: repo.clock.now()),
+        all_of(
+            replaced(Repository, "now", lambda repo: repo.clock.now()),
+            replaced(Repository, "now_ms", lambda repo: milliseconds(repo.clock.now())),
+        ),
         {"hours": 2.0},
     ),
     Mutant(
