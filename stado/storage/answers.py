@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from stado.errors import Ambiguous, Unavailable
@@ -20,6 +20,13 @@ def answer_errors(key: str, *, writing: bool) -> Iterator[None]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"the answer is not one of the store's ({error!r}): {NOT_THE_STORES}"
         raise (Ambiguous if writing else Unavailable)(key, why) from error
+
+
+def check_length_told(headers: Mapping[str, str]) -> None:
+    """Of an answer that was cut off in its headers nothing tells where its body ends: whatever has
+    come of it would be taken for all of it. Raises `ValueError`."""
+    if "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", ""):
+        raise ValueError("nothing tells how long it is")
 
 
 def why_not_reached(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
-from stado.storage.answers import answer_errors
+from stado.storage.answers import answer_errors, check_length_told
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
 from stado.storage.keys import check_key, check_prefix, is_listed
@@ -74,6 +74,7 @@ class GcsStore:
         condition = {} if unless is None else {"ifGenerationNotMatch": unless}
         answer = self._ask(key, {"alt": "media", **condition})
         with answer_errors(key, writing=False):
+            check_length_told(answer.headers)
             version: str = answer.headers["x-goog-generation"]
         if version == unless:
             raise NotModified(key)
@@ -170,6 +171,8 @@ class GcsStore:
             ) as answer,
         ):
             check_answer(key, answer, writing=False)
+            with answer_errors(key, writing=False):
+                check_length_told(answer.headers)
             return pour_into_file(answer.iter_content(CHUNK_BYTES), path)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from stado.errors import (
     Unavailable,
 )
 from stado.ports import Clock, Tasks
-from stado.storage.answers import NOT_THE_STORES, answer_errors
+from stado.storage.answers import NOT_THE_STORES, answer_errors, check_length_told
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
@@ -78,6 +78,7 @@ class S3Store:
 
         def ask(client: Any) -> Blob:
             answer = client.get_object(**self._place(key), **condition)
+            check_length_told(_headers(answer))
             data: bytes = answer["Body"].read()
             self._note(answer)
             return Blob(data, _version(answer))
@@ -177,6 +178,7 @@ class S3Store:
     def download(self, key: str, path: Path) -> FileDigest:
         def ask(client: Any) -> FileDigest:
             answer = client.get_object(**self._place(key))
+            check_length_told(_headers(answer))
             return pour_into_file(answer["Body"].iter_chunks(CHUNK_BYTES), path)
 
         return self._ask(key, ask, writing=False, patience=DOWNLOADS)
@@ -275,9 +277,15 @@ class S3Store:
     def _note(self, answer: Mapping[str, Any]) -> None:
         """The first answer with a date sets the store's clock."""
         if self._clock_read is None:
-            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            date = _headers(answer).get("date")
             if date is not None:
                 self._clock_read = parsedate_to_datetime(date), self._clock.monotonic()
+
+
+def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
+    """By names in small letters."""
+    headers: Mapping[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
+    return headers
 
 
 def _version(answer: Mapping[str, Any]) -> Version:

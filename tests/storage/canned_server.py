@@ -18,6 +18,8 @@ class Answer:
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    tells_length: bool = True
+    """False: the body ends with the connection, as it does where headers were cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def canned_server() -> Iterator[CannedServer]:
             self.send_response(told.status)
             for name, value in told.headers.items():
                 self.send_header(name, value)
-            if "Content-Length" not in told.headers:
+            self.close_connection = not told.tells_length
+            if told.tells_length and "Content-Length" not in told.headers:
                 self.send_header("Content-Length", str(len(told.body)))
             self.end_headers()
             if self.command != "HEAD":

@@ -267,6 +267,17 @@ def test_a_proxys_404_is_no_absence(store: GcsStore, canned: CannedServer, body:
             READS[name](store)
 
 
+def test_an_answer_that_was_cut_off_in_its_headers_says_nothing(
+    store: GcsStore, canned: CannedServer, tmp_path: Path
+) -> None:
+    """It is no empty object."""
+    canned.answers(Answer(200, b"", {"x-goog-generation": "1"}, tells_length=False))
+    for read in [store.get, lambda key: store.download(key, tmp_path / "file")]:
+        with pytest.raises(Unavailable, match="how long"):
+            read("a")
+    assert not (tmp_path / "file").exists()
+
+
 @pytest.mark.parametrize(
     "raised",
     [

@@ -224,6 +224,23 @@ def test_answer_of_a_proxy_says_nothing(store: S3Store, canned: CannedServer, bo
             read(store)
 
 
+def test_an_answer_that_was_cut_off_in_its_headers_says_nothing(
+    store: S3Store, canned: CannedServer, tmp_path: Path
+) -> None:
+    """It is no empty object: a seal that is read as nothing would be beaten over."""
+    canned.answers(Answer(200, b"", {"ETag": '"v1"'}, tells_length=False))
+    for read in [store.get, lambda key: store.download(key, tmp_path / "file")]:
+        with pytest.raises(Unavailable, match="how long"):
+            read("a")
+    assert not (tmp_path / "file").exists()
+
+
+def test_an_answer_in_chunks_is_whole(store: S3Store, canned: CannedServer) -> None:
+    headers = {"ETag": '"v1"', "Transfer-Encoding": "chunked"}
+    canned.answers(Answer(200, b"2\r\nab\r\n0\r\n\r\n", headers, tells_length=False))
+    assert store.get("a").data == b"ab"
+
+
 @pytest.mark.parametrize("body", [b"<html>404 Not Found</html>", b"404 page not found\n", b""])
 def test_a_proxys_404_is_no_absence(store: S3Store, canned: CannedServer, body: bytes) -> None:
     """Absent and unreachable are two answers."""
