@@ -107,6 +107,11 @@ def known_reason(job: JobEvidence, _: Evidence) -> Iterator[str]:
             yield f"it was lost {record.lease_losses} times before, and {allowed} are allowed"
 
 
+def readable(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    for text in evidence.unreadable:
+        yield "run", text
+
+
 def nothing_open(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for key in evidence.index:
         yield key, "this entry of the index is left"
@@ -337,6 +342,7 @@ JOB_CHECKS: tuple[Callable[[JobEvidence, Evidence], Iterator[str]], ...] = (
     log_is_accounted,
 )
 RUN_CHECKS: tuple[Callable[[Evidence], Iterator[tuple[str, str]]], ...] = (
+    readable,
     nothing_open,
     acknowledged,
     cancels_stand,

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stado.core import keys
+from stado.core.documents import AnyDocument
 from stado.core.ids import job_ids
 from stado.core.records import Asks, ClaimCell, EndCell, Manifest, Record, RunRecord
 from stado.core.states import State
-from stado.errors import NotFound
+from stado.errors import NotFound, Unreadable
 from stado.jobs.repository import Repository
 from stado.storage.port import walk
 from tests.chaos.ledger import CancelTold, Ledger
@@ -90,18 +91,37 @@ class Evidence:
     told: dict[str, list[list[str]]]
     cancels: list[CancelTold]
     killed_commands: set[str]
+    unreadable: list[str]
+    """What is said of documents that are none."""
+
+
+class _Reader:
+    """Reads documents, and keeps what is said of those that cannot be read."""
+
+    def __init__(self, repo: Repository) -> None:
+        self.repo = repo
+        self.unreadable: list[str] = []
+
+    def find(self, kind: type[AnyDocument], key: str) -> AnyDocument | None:
+        try:
+            found = self.repo.find(kind, key)
+        except Unreadable as error:
+            self.unreadable.append(str(error))
+            return None
+        return None if found is None else found.value
 
 
 def collect(repo: Repository, traces: Path, ledger: Ledger) -> Evidence:
     """Of a deployment that is at rest."""
-    runs = {run.run_id: run for run in _read_runs(repo)}
+    reader = _Reader(repo)
+    runs = {run.run_id: run for run in _read_runs(reader)}
     ids = {job_id for run in runs.values() for job_id in job_ids_of(run)}
     ids |= {job_id for answers in ledger.told.values() for ids_ in answers for job_id in ids_}
     ids |= {path.name for path in traces.iterdir()}
-    records = _read_records(repo)
+    records = _read_records(reader)
     ids |= records.keys()
     found = repo.tasks.map(
-        lambda job_id: _read_job(repo, job_id, records.get(job_id, {}), traces / job_id),
+        lambda job_id: _read_job(reader, job_id, records.get(job_id, {}), traces / job_id),
         sorted(ids),
         limit=_READERS,
     )
@@ -112,6 +132,7 @@ def collect(repo: Repository, traces: Path, ledger: Ledger) -> Evidence:
         told=ledger.told,
         cancels=ledger.cancels,
         killed_commands=set(ledger.killed_commands),
+        unreadable=reader.unreadable,
     )
 
 
@@ -119,34 +140,38 @@ def job_ids_of(run: RunRecord) -> list[str]:
     return job_ids(run.base_id, count=run.count, batch=run.request.batch)
 
 
-def _read_runs(repo: Repository) -> Iterable[RunRecord]:
-    for entry in walk(repo.store, keys.RUNS):
-        yield repo.read(RunRecord, entry.key).value
+def _read_runs(reader: _Reader) -> Iterable[RunRecord]:
+    for entry in walk(reader.repo.store, keys.RUNS):
+        run = reader.find(RunRecord, entry.key)
+        if run is not None:
+            yield run
 
 
-def _read_records(repo: Repository) -> dict[str, dict[State, Record]]:
+def _read_records(reader: _Reader) -> dict[str, dict[State, Record]]:
     found: dict[str, dict[State, Record]] = {}
     for state in State:
-        for entry in walk(repo.store, keys.prefix(state)):
-            record = repo.read(Record, entry.key).value
-            found.setdefault(record.id, {})[state] = record
+        for entry in walk(reader.repo.store, keys.prefix(state)):
+            record = reader.find(Record, entry.key)
+            if record is not None:
+                found.setdefault(record.id, {})[state] = record
     return found
 
 
 def _read_job(
-    repo: Repository, job_id: str, records: dict[State, Record], trace: Path
+    reader: _Reader, job_id: str, records: dict[State, Record], trace: Path
 ) -> JobEvidence:
+    repo = reader.repo
     job = JobEvidence(job_id, records, traces=read_traces(trace))
     for entry in walk(repo.store, keys.cells(job_id)):
         parsed = keys.parse_cell(entry.key)
         assert parsed is not None, entry.key
         epoch, kind = parsed
-        if kind == "claim":
-            job.claims[epoch] = repo.read(ClaimCell, entry.key).value
-        else:
-            job.ends[epoch] = repo.read(EndCell, entry.key).value
+        if kind == "claim" and (claim := reader.find(ClaimCell, entry.key)) is not None:
+            job.claims[epoch] = claim
+        if kind == "end" and (end := reader.find(EndCell, entry.key)) is not None:
+            job.ends[epoch] = end
     for epoch in range(1, max([0, *job.claims, *job.ends]) + 2):
-        _read_epoch(repo, job, epoch)
+        _read_epoch(reader, job, epoch)
     for entry in walk(repo.store, keys.log_folder(job_id)):
         place = keys.parse_log_segment(entry.key)
         assert place is not None, entry.key
@@ -154,17 +179,17 @@ def _read_job(
     return job
 
 
-def _read_epoch(repo: Repository, job: JobEvidence, epoch: int) -> None:
-    asks = repo.find(Asks, keys.asks(job.job_id, epoch))
-    if asks is not None and asks.value.cancel:
+def _read_epoch(reader: _Reader, job: JobEvidence, epoch: int) -> None:
+    asks = reader.find(Asks, keys.asks(job.job_id, epoch))
+    if asks is not None and asks.cancel:
         job.cancels_asked.add(epoch)
-    manifest = repo.find(Manifest, keys.output_manifest(job.job_id, epoch))
+    manifest = reader.find(Manifest, keys.output_manifest(job.job_id, epoch))
     if manifest is None:
         return
-    job.manifests[epoch] = manifest.value
-    for file in manifest.value.files:
+    job.manifests[epoch] = manifest
+    for file in manifest.files:
         try:
-            data = repo.store.get(file.key).data
+            data = reader.repo.store.get(file.key).data
         except NotFound:
             continue
         job.files[file.key] = (len(data), hashlib.sha256(data).hexdigest())

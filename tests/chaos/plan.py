@@ -164,7 +164,7 @@ def _submissions(draw: random.Random, until: float, jobs: int) -> tuple[Submissi
     found: list[Submission] = []
     left = jobs
     while left > 0:
-        size = min(left, draw.choice((1, 1, 2, 5, 10, 20)))
+        size = min(left, draw.choice((1, 1, 2, 5, 10, 20, 20)))
         at = draw.uniform(0, 5) if left > jobs * 2 / 3 else draw.uniform(5, until)
         found.append(_submission(draw, at, f"chaos-{len(found)}", size))
         left -= size
@@ -202,11 +202,11 @@ def _job(draw: random.Random) -> Job:
 def _cancels(
     draw: random.Random, submissions: tuple[Submission, ...], seconds: float
 ) -> tuple[Cancel, ...]:
-    """One job in ten, soon after it was submitted or later."""
+    """One job in fifteen, soon after it was submitted or later."""
     found = []
     for submission in submissions:
         for index in range(len(submission.jobs)):
-            if draw.random() < 0.1:
+            if draw.random() < 1 / 15:
                 later = draw.choice((draw.uniform(0.5, 4), draw.uniform(4, 25)))
                 killed = [draw.uniform(0.3, 2.0) for _ in range(draw.choice((0, 0, 1)))]
                 at = min(submission.at + later, seconds)
