@@ -6,6 +6,7 @@ the beginning and the end, too: as the end moves on, what lies between is delete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ _INTERVAL_SHARE = 1 / 100
 """Of the job's age: a log of a week is some ten thousand segments, one of a minute is prompt."""
 
 _SEGMENTS_A_TURN = 8
+
+_LINE_ENDS = (b"\n", b"\r")
+"""A progress bar's return counts as one."""
+
+_FIRST_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +137,28 @@ class LogShipper:
         piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
         if not piece.data:
             return False
-        torn = (self._torn or piece.offset > self._position) and not piece.begins_line
         full = len(piece.data) >= self._limit.piece_bytes
-        start, end = _bounds(piece, torn=torn, final=final, full=full)
-        if end is None:
+        torn = (self._torn or piece.offset > self._position) and not piece.begins_line
+        half = _half_line(piece, final=final, full=full) if torn else 0
+        if half:
+            self._move_to(piece.offset + half, torn=not piece.data[:half].endswith(_LINE_ENDS))
+            return True
+        whole = None if half is None else _whole_lines(piece, final=final, full=full)
+        if whole is None:
             return False
-        data = piece.data[start:end]
-        if data:
-            offset = piece.offset + start - self._of.base
-            with self._noting_unclear_answers():
-                write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
-            self._stored.append(SegmentPlace(offset, len(data)))
-            self._move_to(piece.offset + end, torn=False)
+        if whole:
+            self._write(piece.offset, piece.data[:whole])
         else:
-            self._move_to(piece.offset + end, torn=True)
+            self._move_to(piece.end, torn=True)
         self._delete_middle()
         return True
+
+    def _write(self, position: int, data: bytes) -> None:
+        offset = position - self._of.base
+        with self._noting_unclear_answers():
+            write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
+        self._stored.append(SegmentPlace(offset, len(data)))
+        self._move_to(position + len(data), torn=False)
 
     @contextmanager
     def _noting_unclear_answers(self) -> Iterator[None]:
@@ -176,26 +188,23 @@ class LogShipper:
             excess -= place.size
 
 
-def _bounds(piece: Piece, *, torn: bool, final: bool, full: bool) -> tuple[int, int | None]:
-    """Which part of a piece makes a segment: whole lines. A line without a beginning, or without
-    an end, is left out next to a gap; one that fills a segment is taken as it comes. No end: it
-    may still come."""
-    data = piece.data
-    start = _first_line_end(data) if torn else 0
-    if start == 0 and torn and not full and not piece.gap_after and not final:
-        return 0, None
-    end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-    if final and not piece.gap_after and not full:
-        return start, len(data)
-    if end > start:
-        return start, end
+def _half_line(piece: Piece, *, final: bool, full: bool) -> int | None:
+    """How many bytes belong to a line whose beginning is gone: they are left out. 0: it fills a
+    segment, and is taken as it comes. None: its end may still come."""
+    end = _FIRST_LINE_END.search(piece.data)
+    if end is not None:
+        return end.end()
     if full:
-        return start, len(data)
-    if piece.gap_after:
-        return len(data), len(data)
-    return start, None
+        return 0
+    return len(piece.data) if final or piece.gap_after else None
 
 
-def _first_line_end(data: bytes) -> int:
-    """Where the second line begins; 0 when there is none."""
-    return data.find(b"\n") + 1
+def _whole_lines(piece: Piece, *, final: bool, full: bool) -> int | None:
+    """How many bytes make a segment: whole lines, or as much as there is of a line that fills one.
+    0: there is half a line only, and a gap behind it. None: its end may still come."""
+    if final and not piece.gap_after and not full:
+        return len(piece.data)
+    end = max(map(piece.data.rfind, _LINE_ENDS)) + 1
+    if end == 0 and full:
+        return len(piece.data)
+    return end if end > 0 or piece.gap_after else None

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _PIECES_OF_LIMIT = 16
 _NAME_DIGITS = 16
-_LINE_FEED = 0x0A
+_LINE_ENDS = b"\n\r"
 _HEAD_SHARE = 4
 
 
@@ -184,7 +184,7 @@ class LogSpool:
     def _count(self, data: memoryview) -> None:
         """As printed, whatever becomes of it."""
         self._written += len(data)
-        self._line_ended = data[-1] == _LINE_FEED
+        self._line_ended = data[-1] in _LINE_ENDS
 
     def _current(self) -> _Chunk:
         last = self._chunks[-1] if self._chunks else None

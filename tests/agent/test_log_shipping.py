@@ -11,54 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stado.core import keys
 from stado.core.records import LogAccount
 from stado.errors import StoreError
-from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace, segment_places
+from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace
 from stado.storage.faults import Fault, FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado_agent.log_shipping import LogEpoch, LogShipper
-from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.log_spool import LogLimit
+from tests.agent.printing import JOB, SMALL, Printing, assert_lines_are_whole
 from tests.jobs.world import World
-
-JOB = "a" * 16
-LARGE = LogLimit(64 * SEGMENT_BYTES_MAX)
-SMALL = LogLimit(16_000)
-
-
-class Printing:
-    """A job that prints, and the shipper of its log."""
-
-    def __init__(self, world: World, folder: Path, limit: LogLimit = LARGE) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.world = world
-        self.folder = folder
-        self.limit = limit
-        self.spool = LogSpool(folder, limit, world.tasks.lock())
-        self.shipper = LogShipper(world.repo, self.spool, limit, LogEpoch(JOB, 1))
-
-    def print(self, data: bytes) -> None:
-        if data:
-            self.spool.append(memoryview(data))
-
-    def pass_time(self, seconds: float) -> None:
-        self.world.clock.sleep(seconds)
-        self.shipper.ship_when_due()
-
-    def take_over(self) -> None:
-        """What another one left in the folder."""
-        self.spool = LogSpool.left_in(self.folder, self.limit, self.world.tasks.lock())
-        self.shipper = LogShipper(self.world.repo, self.spool, self.limit, LogEpoch(JOB, 1))
-        self.shipper.go_on()
-
-    def places(self, epoch: int = 1) -> list[SegmentPlace]:
-        return segment_places(self.world.repo, JOB, epoch)
-
-    def segments(self, epoch: int = 1) -> list[bytes]:
-        return [
-            self.world.store.get(keys.log_segment(JOB, epoch, place.offset)).data
-            for place in self.places(epoch)
-        ]
 
 
 @pytest.fixture
@@ -163,10 +124,7 @@ def test_another_shipper_goes_on_where_a_dead_one_stopped(world: World, tmp_path
     assert b"".join(successor.segments()) == b"one\ntwo\nhalf\nthree"
 
 
-_numbers = itertools.count()
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(
@@ -185,10 +143,10 @@ def test_whatever_is_printed_what_is_kept_is_exact(
     """A46: the beginning and the end, whole lines, `written = kept + dropped`; and below the
     limit everything."""
     printing = Printing(World(), tmp_path_factory.mktemp("spool") / "log", SMALL)
-    printed = b""
+    printed, numbers = b"", itertools.count()
     for sizes, ship in steps:
         for size in sizes:
-            end = b"\n" if next(_numbers) % newline_every == 0 else b""
+            end = b"\n" if next(numbers) % newline_every == 0 else b""
             data = bytes(65 + (len(printed) + i) % 26 for i in range(size)) + end
             printed += data
             printing.print(data)
@@ -199,15 +157,13 @@ def test_whatever_is_printed_what_is_kept_is_exact(
     kept = sum(map(len, segments))
     assert account == LogAccount(written=len(printed), kept=kept, dropped=len(printed) - kept)
     assert kept <= SMALL.total_bytes
-    for place, segment in zip(places, segments, strict=True):
-        assert printed[place.offset : place.end] == segment
+    assert [printed[place.offset : place.end] for place in places] == segments
+    assert_lines_are_whole(printed, places, piece_bytes=SMALL.piece_bytes)
     if len(printed) <= SMALL.total_bytes:
         assert b"".join(segments) == printed
-    elif newline_every == 1:
-        assert printed.endswith(segments[-1])
-        assert places[0].offset == 0
+    else:
+        assert (places[0].offset, places[-1].end) == (0, len(printed))
         assert kept >= SMALL.total_bytes - 4 * SMALL.piece_bytes
-        assert all(segment.endswith(b"\n") for segment in segments)
 
 
 class Unsteady:
