@@ -36,7 +36,7 @@ from stado.storage.file_errors import store_errors
 from stado.storage.file_locks import FOLDER as LOCKS_FOLDER
 from stado.storage.file_locks import FileLocks
 from stado.storage.file_sync import sync_path, sync_paths
-from stado.storage.file_version import modified_at, read_file, state_of, version_of_new
+from stado.storage.file_version import modified_at, open_file, read_file, state_of, version_of_new
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
@@ -213,7 +213,7 @@ class FileStore:
 
     def download(self, key: str, path: Path) -> FileDigest:
         with self._reading(key) as source:
-            descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file(source)
         with os.fdopen(descriptor, "rb") as content:
             return pour_into_file(self._chunks(key, content), path)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,12 @@ WHOLE_BYTES_MAX = 1 << 20
 """Larger files are transfers, written once: a listing should not read gigabytes for them."""
 
 _HEAD_BYTES = 1 << 16
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NO_FILE = {errno.ELOOP, errno.ENXIO}
+"""What opening a link, and a socket, fails with."""
+
+_TIME_MAX = 253_402_300_799
+"""The last second of year 9999."""
 
 
 def version_of(data: bytes) -> Version:
@@ -40,9 +48,25 @@ class FileState:
     modified_at: datetime
 
 
+def open_file(path: Path) -> int:
+    """A descriptor to read from. What is no file of its own (a link, a pipe that would keep us
+    waiting) was put there by others and is no object: raises `FileNotFoundError`, as for what is
+    not there; else `OSError`."""
+    try:
+        descriptor = os.open(path, _READING)
+    except OSError as error:
+        if error.errno in _NO_FILE and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileNotFoundError(errno.ENOENT, "it is no file", str(path)) from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(errno.ENOENT, "it is no file", str(path))
+
+
 def state_of(path: Path) -> FileState:
     """Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_file(path)
     try:
         return _state(descriptor)
     finally:
@@ -51,7 +75,7 @@ def state_of(path: Path) -> FileState:
 
 def read_file(path: Path) -> tuple[bytes, Version]:
     """Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_file(path)
     try:
         size = os.fstat(descriptor).st_size
         data = os.read(descriptor, size) if size <= WHOLE_BYTES_MAX else b""
@@ -64,19 +88,20 @@ def read_file(path: Path) -> tuple[bytes, Version]:
         os.close(descriptor)
 
 
-def modified_at(stat: os.stat_result) -> datetime:
-    return datetime.fromtimestamp(stat.st_mtime_ns / 1e9, UTC)
+def modified_at(status: os.stat_result) -> datetime:
+    """The nearest instant that there is: file systems know others."""
+    return datetime.fromtimestamp(min(max(0, status.st_mtime_ns / 1e9), _TIME_MAX), UTC)
 
 
 def _state(descriptor: int) -> FileState:
     """Small files by content; large ones by their identity, which moving a file keeps."""
-    stat = os.fstat(descriptor)
-    if stat.st_size == 0:
+    status = os.fstat(descriptor)
+    if status.st_size == 0:
         version = EMPTY_VERSION
-    elif stat.st_size <= WHOLE_BYTES_MAX:
-        version = version_of(os.pread(descriptor, stat.st_size, 0))
+    elif status.st_size <= WHOLE_BYTES_MAX:
+        version = version_of(os.pread(descriptor, status.st_size, 0))
     else:
         head = os.pread(descriptor, _HEAD_BYTES, 0)
-        identity = f"{stat.st_ino} {stat.st_mtime_ns} {stat.st_size} ".encode()
+        identity = f"{status.st_ino} {status.st_mtime_ns} {status.st_size} ".encode()
         version = version_of(identity + head)
-    return FileState(version, stat.st_size, modified_at(stat))
+    return FileState(version, status.st_size, modified_at(status))
