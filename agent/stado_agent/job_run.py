@@ -290,11 +290,23 @@ class JobRun:
 
     def _wait_for_permission(self) -> None:
         """Returns when a beat has just been accepted. The verify command, which belongs to the
-        same start, is not kept waiting for another."""
+        same start, is not kept waiting for another. A wait of more than a lease is told."""
         self._heed()
+        begun = self._repo.clock.monotonic()
         while not self._pulse.may_start():
             self._repo.clock.sleep(self._look_seconds)
             self._heed()
+            self._tell_slow_beats(since=begun)
+        self._tell_trouble(None)
+
+    def _tell_slow_beats(self, *, since: float) -> None:
+        lease_seconds = self._repo.deployment.lease_seconds
+        waited_seconds = self._repo.clock.monotonic() - since
+        if waited_seconds >= lease_seconds and self._pulse.trouble is None:
+            self._tell_trouble(
+                f"it cannot start: the store takes longer than {lease_seconds / 2:g} s for a sign "
+                "of life"
+            )
 
     def _run_command(self, command: str, phase: Phase) -> int:
         """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,17 +36,19 @@ class WrongClock:
 
 
 class SlowBeats:
-    """From a moment on each beat takes this long."""
+    """From one moment to another each beat takes this long."""
 
-    def __init__(self, clock: TurnClock, *, begin: float, seconds: float) -> None:
+    def __init__(
+        self, clock: TurnClock, *, seconds: float, begin: float = 0.0, end: float = math.inf
+    ) -> None:
         self._clock = clock
-        self._begin = begin
+        self._begin, self._end = begin, end
         self._fault = Fault(FaultKind.DELAY, seconds=seconds)
         self.met = 0
 
     def next(self, operation: Operation, key: str) -> Fault | None:
-        beats = operation is Operation.REPLACE and key.endswith("/heartbeat")
-        if not beats or self._clock.monotonic() < self._begin:
+        beats = operation in (Operation.CREATE, Operation.REPLACE) and key.endswith("/heartbeat")
+        if not beats or not self._begin <= self._clock.monotonic() < self._end:
             return None
         self.met += 1
         return self._fault
@@ -61,6 +64,25 @@ def test_beats_that_take_most_of_a_lease_are_signs_of_life(tmp_path: Path) -> No
     assert slow.met >= 10
     assert scene.ending.verdict is Verdict.COMPLETED
     assert (scene.final.epoch, scene.final.starts) == (1, 1)
+
+
+def test_a_worker_whose_beats_are_too_slow_for_a_start_says_so(tmp_path: Path) -> None:
+    """A36: nothing may start by a beat that is older than half a lease; people shall not wait
+    without knowing for what."""
+    scene = Scene(tmp_path)
+    told: list[str | None] = []
+    for at in (4 * LEASE, 9 * LEASE):
+        scene.clock.at(at, lambda: told.append(scene.heartbeat().trouble))
+    scene.script(Script(seconds=5 * LEASE))
+    slow = SlowBeats(scene.clock, seconds=0.8 * LEASE, end=5 * LEASE)
+    scene.watch(seconds=12 * LEASE)
+    scene.run(scene.claim(), faults=slow)
+    assert len(told) == 2
+    waiting, running = told
+    assert waiting == "it cannot start: the store takes longer than 60 s for a sign of life"
+    assert running is None
+    assert (scene.final.epoch, scene.final.starts) == (1, 1)
+    assert scene.processes.executions[0].at > 5 * LEASE
 
 
 def host_with(folder: Path, *, hours: float) -> Host:

@@ -34,6 +34,9 @@ class Mutant:
     arguments: Mapping[str, object] = field(default_factory=dict)
     """What the scenario takes besides fixtures."""
 
+    fails_with: type[BaseException] = AssertionError
+    """How the scenario ends without the rule."""
+
 
 def replaced(owner: Any, name: str, by: object) -> Callable[[pytest.MonkeyPatch], None]:
     """A switch that replaces an attribute of one module or class, and nothing elsewhere."""

@@ -6,7 +6,7 @@ guard it.
 
 from __future__ import annotations
 
-from tests.mutants import claims, judging, settling, working
+from tests.mutants import claims, judging, settling, storing, working
 from tests.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -14,4 +14,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *settling.MUTANTS,
     *judging.MUTANTS,
     *working.MUTANTS,
+    *storing.MUTANTS,
 )

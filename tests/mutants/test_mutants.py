@@ -44,7 +44,7 @@ def test_a_scenario_fails_without_the_rule_that_it_is_about(
     play(mutant, tmp_path / "with")
     with monkeypatch.context() as patches:
         mutant.switch_off(patches)
-        with pytest.raises(AssertionError):
+        with pytest.raises(mutant.fails_with):
             play(mutant, tmp_path / "without")
     play(mutant, tmp_path / "again")
 

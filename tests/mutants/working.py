@@ -8,6 +8,7 @@ from stado.core.records import Ending, Holder, Record
 from stado.core.states import State, Verdict
 from stado.jobs.claim import Claimed
 from stado.jobs.endings import project
+from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado_agent import job_run
 from stado_agent.aftermath import Aftermath, _Death
@@ -20,6 +21,7 @@ WORKERS = "tests/holes/test_workers.py"
 JOB_RUNS = "tests/agent/test_job_run.py"
 
 _write_late = JobRun._write_late
+_end_as_lost = Aftermath._end_as_lost
 
 
 def adopt_by_force(repo: Repository, record: Record, holder: Holder) -> Claimed:
@@ -43,6 +45,11 @@ def end_before_publishing(self: JobRun, outcome: Ending) -> bool:
 
 def take_for_dead(self: Aftermath, death: _Death) -> None:
     death.ended = True
+
+
+def end_the_present_epoch(self: Aftermath, job_id: str, epoch: int) -> None:
+    found = find_job(self._repo, job_id)
+    _end_as_lost(self, job_id, epoch if found is None else found.record.epoch)
 
 
 MUTANTS = (
@@ -109,6 +116,13 @@ MUTANTS = (
         "An agent ends an epoch only if it is held in its own name on its own host.",
         "tests/agent/test_agent.py::test_an_agent_of_the_same_name_on_another_host_is_left_alone",
         replaced(Aftermath, "_is_ours", lambda *_: True),
+    ),
+    Mutant(
+        "agents end later epochs of their jobs",
+        "An agent ends the epoch that its dead supervisor had, and no later one.",
+        "tests/agent/test_aftermath.py"
+        "::test_the_next_epoch_is_left_alone_though_it_is_held_in_the_same_name",
+        replaced(Aftermath, "_end_as_lost", end_the_present_epoch),
     ),
     Mutant(
         "agents end epochs of living commands",
