@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 
 from stado.errors import Ambiguous, Unavailable
 
@@ -27,6 +29,13 @@ def check_length_told(headers: Mapping[str, str]) -> None:
     come of it would be taken for all of it. Raises `ValueError`."""
     if "content-length" not in headers and "chunked" not in headers.get("transfer-encoding", ""):
         raise ValueError("nothing tells how long it is")
+
+
+def find_date(headers: Mapping[str, str]) -> datetime | None:
+    """What an answer says of the time (RFC 9110, 5.6.7). None when it says nothing, or was cut off
+    there: half a date can be read as a whole one."""
+    date = headers.get("date", "")
+    return parsedate_to_datetime(date) if date.endswith("GMT") else None
 
 
 def why_not_reached(error: BaseException) -> str:

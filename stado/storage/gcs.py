@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from urllib.parse import quote
 
 from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
-from stado.storage.answers import answer_errors, check_length_told
+from stado.storage.answers import answer_errors, check_length_told, find_date
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
 from stado.storage.keys import check_key, check_prefix, is_listed
@@ -203,11 +202,10 @@ class GcsStore:
 
     def _note(self, answer: Any) -> None:
         """The first answer with a date sets the store's clock."""
-        if self._clock_read is None and "date" in answer.headers:
-            self._clock_read = (
-                parsedate_to_datetime(answer.headers["date"]),
-                self._clock.monotonic(),
-            )
+        if self._clock_read is None:
+            date = find_date(answer.headers)
+            if date is not None:
+                self._clock_read = date, self._clock.monotonic()
 
     def _write(self, key: str, data: bytes, condition: Mapping[str, str]) -> Version:
         """As a multipart upload, the one kind whose conditions every emulator honours."""

@@ -10,7 +10,6 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +26,7 @@ from stado.errors import (
     Unavailable,
 )
 from stado.ports import Clock, Tasks
-from stado.storage.answers import NOT_THE_STORES, answer_errors, check_length_told
+from stado.storage.answers import NOT_THE_STORES, answer_errors, check_length_told, find_date
 from stado.storage.keys import check_key, check_prefix, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
@@ -277,9 +276,9 @@ class S3Store:
     def _note(self, answer: Mapping[str, Any]) -> None:
         """The first answer with a date sets the store's clock."""
         if self._clock_read is None:
-            date = _headers(answer).get("date")
+            date = find_date(_headers(answer))
             if date is not None:
-                self._clock_read = parsedate_to_datetime(date), self._clock.monotonic()
+                self._clock_read = date, self._clock.monotonic()
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
@@ -289,5 +288,8 @@ def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _version(answer: Mapping[str, Any]) -> Version:
+    """Raises `ValueError` for one that was cut off: no write would ever match it."""
     version: str = answer["ETag"]
+    if version.startswith('"') and not (len(version) > 1 and version.endswith('"')):
+        raise ValueError(f"its ETag {version} is cut off")
     return version.strip('"')

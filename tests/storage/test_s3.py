@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,37 @@ def test_an_answer_that_was_cut_off_in_its_headers_says_nothing(
         with pytest.raises(Unavailable, match="how long"):
             read("a")
     assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("etag", ['"', '"v', '"v1'])
+def test_a_version_that_was_cut_off_is_none(
+    store: S3Store, canned: CannedServer, etag: str
+) -> None:
+    """A write by such a one would be refused as if somebody else had been faster."""
+    modified = {"Last-Modified": _DATE}
+    canned.answers(Answer(200, b"", {"ETag": etag, **modified}))
+    for name in ("create", "replace", "put"):
+        with pytest.raises(Ambiguous, match="cut off"):
+            WRITES[name](store)
+    for read in (store.get, store.head):
+        with pytest.raises(Unavailable, match="cut off"):
+            read("a")
+
+
+def test_a_date_that_was_cut_off_sets_no_clock(stores: Stores, canned: CannedServer) -> None:
+    """Half a date can be read as a whole one of another minute."""
+    store = S3Store("bucket", clock=CLOCK, tasks=TASKS, endpoint=canned.endpoint)
+    headers = {"ETag": '"v1"'}
+    canned.answers(Answer(200, b"", headers))
+    canned.date = "Thu, 01 May 2031 10:4"
+    try:
+        store.put("a", b"")
+        canned.date = "Thu, 01 May 2031 10:48:00 GMT"
+        store.put("a", b"")
+    finally:
+        canned.date = None
+    assert abs(store.now() - datetime(2031, 5, 1, 10, 48, tzinfo=UTC)) < timedelta(minutes=1)
+    store.close()
 
 
 def test_an_answer_in_chunks_is_whole(store: S3Store, canned: CannedServer) -> None:
