@@ -19,7 +19,8 @@ from tests.chaos.plan import SCRIPT, Cancel, Plan, Submission, Verify
 _AT_ONCE = 3
 _SECONDS_MAX = 120.0
 _PAUSE_SECONDS = 0.5
-_ANSWERED = (0, 1)
+_ANSWERED = {"submit": (0,), "cancel": (0, 1)}
+"""By exit code; 1: the job had ended, or ended otherwise."""
 _UNKNOWN = 69
 _REFUSED = 2
 _RESOURCES = ("--cpu", "0.5", "--memory-gb", "0.1")
@@ -103,7 +104,7 @@ class Clients:
             limit = patience.pop(0) if patience else None
             with self._slots:
                 code, out, err = self._call(argv, limit)
-            if code in _ANSWERED:
+            if code in _ANSWERED[what] and out:
                 self._ledger.count(f"{what} answered")
                 answer: dict[str, Any] = json.loads(out)
                 return answer

@@ -202,11 +202,11 @@ def _job(draw: random.Random) -> Job:
 def _cancels(
     draw: random.Random, submissions: tuple[Submission, ...], seconds: float
 ) -> tuple[Cancel, ...]:
-    """One job in fifteen, soon after it was submitted or later."""
+    """Rather long jobs, soon after they were submitted or later."""
     found = []
     for submission in submissions:
-        for index in range(len(submission.jobs)):
-            if draw.random() < 1 / 15:
+        for index, job in enumerate(submission.jobs):
+            if draw.random() < (1 / 4 if job.seconds >= 5 else 1 / 30):
                 later = draw.choice((draw.uniform(0.5, 4), draw.uniform(4, 25)))
                 killed = [draw.uniform(0.3, 2.0) for _ in range(draw.choice((0, 0, 1)))]
                 at = min(submission.at + later, seconds)
