@@ -27,11 +27,12 @@ class Request:
 @dataclass(frozen=True, slots=True, order=True)
 class Ask:
     """A permission that a request takes. `key` None is the bucket itself; `condition` is the
-    condition that the request carries."""
+    condition that the request carries, `listed` the beginning of the names that it lists."""
 
     permission: str
     key: str | None
     condition: str | None = None
+    listed: str | None = None
 
 
 _READS = (Operation.GET, Operation.HEAD, Operation.DOWNLOAD)
@@ -39,11 +40,13 @@ _READS = (Operation.GET, Operation.HEAD, Operation.DOWNLOAD)
 
 def s3_asks(request: Request) -> Iterator[Ask]:
     """A write under a condition takes the right to read as well: S3 compares versions for those
-    alone who may read them, and after a lost answer the key is read back."""
+    alone who may read them, and after a lost answer the key is read back. And a read takes the
+    right to list its key: others are not told that there is nothing."""
     key, operation = request.key, request.operation
-    if operation is Operation.LIST:
-        yield Ask("s3:ListBucket", None)
-    if operation in _READS or _is_conditional(request):
+    reads = operation in _READS or _is_conditional(request)
+    if reads or operation is Operation.LIST:
+        yield Ask("s3:ListBucket", None, listed=key)
+    if reads:
         yield Ask("s3:GetObject", key)
     if operation is Operation.CREATE:
         yield Ask("s3:PutObject", key, IF_ABSENT)

@@ -6,18 +6,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stado.composition import live_machine, open_repository
+from stado.core import keys
+from stado.core.states import State
+from stado.jobs.repository import Repository
+from stado.settings import Settings
+from stado.storage.observe import Operation
 from tests.cli.conftest import PYTHON_PATH
+from tests.security.asking import Request
 from tests.security.command_line import stado
 from tests.security.gate import Gate, open_gate
 from tests.security.policies import ROLES, s3_policy
 from tests.servers import Server
 
 _LEASE_SECONDS = 8
+_SECONDS_MAX = 60
+_POLL_SECONDS = 0.05
 
 
 @dataclass
@@ -48,8 +58,28 @@ class Deployment:
         self._processes.append(process)
         return process
 
-    def log(self, role: str) -> str:
-        return (self.folder / f"{role}.log").read_text(errors="replace")
+    def wait_running(self, job_id: str) -> None:
+        self._wait_for_agent(Request(Operation.CREATE, keys.heartbeat(job_id)))
+
+    def wait_at_rest(self, job_id: str) -> None:
+        self._wait_for_agent(
+            Request(Operation.DELETE, keys.record(State.RUNNING, job_id), versioned=True)
+        )
+
+    def _wait_for_agent(self, request: Request) -> None:
+        """For something that the agent asks of the store. One that is refused goes on trying, so
+        that nothing more can be waited for."""
+        gate = self.gates["agent"]
+        deadline = time.monotonic() + _SECONDS_MAX
+        while request not in gate.requests:
+            assert not gate.refused
+            assert time.monotonic() < deadline, f"no agent asked for {request}"
+            time.sleep(_POLL_SECONDS)
+
+    def repository(self) -> Repository:
+        """For the test itself, with a submitter's rights."""
+        settings = Settings(store=f"s3://{self.bucket}", endpoint=self.gates["submitter"].endpoint)
+        return open_repository(settings, live_machine())
 
     def stop(self) -> None:
         """Both signals, so that nobody waits for jobs."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from tests.security.behind_gates import Deployment
-from tests.system.commands import eventually
 
 _LARGE_BYTES = 17 << 20
 """A file that goes up in parts."""
@@ -19,7 +17,6 @@ _WORK = (
 
 def of_everybody(made: Deployment) -> None:
     """An operator, a submitter, an agent, a coordinator, a reader."""
-    _operate(made)
     made.start("coordinator", "coordinator", "run")
     made.start("agent", "agent", "run", "--work-dir", str(made.folder / "hosts"))
     _submit(made)
@@ -28,46 +25,37 @@ def of_everybody(made: Deployment) -> None:
     _look(made, "reader")
 
 
-def _operate(made: Deployment) -> None:
-    made.stado("operator", "queue", "pause")
-    made.stado("operator", "doctor", code=1)
-    made.stado("operator", "queue", "resume")
-
-
 def _submit(made: Deployment) -> None:
     job = made.stado("submitter", "submit", "--run-id", "one", "--verify", "true", _WORK)
     assert made.stado("submitter", "submit", "--run-id", "one", "--verify", "true", _WORK) == job
+    made.wait_at_rest(job)
     made.stado("submitter", "job", "watch", job, "--follow")
     batch = made.folder / "batch"
     batch.write_text("exit 3\ntrue\n")
-    made.stado("submitter", "submit", "--run-id", "two", "--batch", str(batch), "--wait", code=1)
+    for two in made.stado("submitter", "submit", "--run-id", "two", "--batch", str(batch)).split():
+        made.wait_at_rest(two)
     made.stado("submitter", "job", "rerun", job)
 
 
 def _cancel(made: Deployment) -> None:
     """What waits at once, with what runs; an operator looks in between."""
     running = made.stado("submitter", "submit", "--run-id", "long", "sleep 600")
-    assert eventually(partial(_runs, made, running))
+    made.wait_running(running)
     for run in ("huge", "huger"):
         made.stado("submitter", "submit", "--run-id", run, "--cpu", "1000", "true")
     made.stado("submitter", "cancel", "huge")
+    made.stado("operator", "queue", "pause")
     made.stado("operator", "doctor", code=1)
+    made.stado("operator", "queue", "resume")
     made.stado("submitter", "cancel", "all", "--yes")
-
-
-def _runs(made: Deployment, job: str) -> bool:
-    return "running" in made.stado("reader", "status", job)
 
 
 def _look(made: Deployment, role: str) -> None:
     out = made.folder / f"out-{role}"
     for command in (
         ("status",),
-        ("status", "two"),
         ("hosts",),
-        ("job", "show", "one"),
         ("job", "why", "one"),
-        ("job", "logs", "one"),
         ("logs", "one"),
         ("results", "one", str(out)),
     ):

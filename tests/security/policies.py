@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tests.architecture.source import REPOSITORY
-from tests.security.asking import Ask
+from tests.security.asking import Ask, Request, gcs_asks, s3_asks
 
 FOLDER = REPOSITORY / "docs" / "policies"
 ROLES = ("reader", "submitter", "agent", "coordinator", "operator")
 BUCKET = "BUCKET"
-"""What stands in the files for a bucket's name."""
+PREFIX = "PREFIX"
+"""What stands in the files for a bucket's name, and for the prefix of a store in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,15 @@ class Grant:
     """Of S3's resources, or of Google's names of resources."""
     condition: str | None = None
     """One that a request must carry."""
+    listed: re.Pattern[str] | None = None
+    """What a listing must begin with; None: anything."""
 
-    def allows(self, permission: str, name: str, condition: str | None) -> bool:
+    def allows(self, ask: Ask, name: str) -> bool:
         return (
-            permission == self.permission
+            ask.permission == self.permission
             and self.names.fullmatch(name) is not None
-            and self.condition in (None, condition)
+            and self.condition in (None, ask.condition)
+            and (self.listed is None or self.listed.fullmatch(ask.listed or "") is not None)
         )
 
 
@@ -58,7 +62,7 @@ class Policy:
         return [grant for grant in self.grants if not any(self._used(grant, ask) for ask in asked)]
 
     def _used(self, grant: Grant, ask: Ask) -> bool:
-        return grant.allows(ask.permission, self.name_of(ask), ask.condition)
+        return grant.allows(ask, self.name_of(ask))
 
 
 # --- S3 -----------------------------------------------------------------------------------
@@ -70,29 +74,50 @@ def s3_document(role: str) -> dict[str, Any]:
 
 
 def s3_policy(role: str) -> Policy:
-    statements = s3_document(role)["Statement"]
+    return _s3_policy_of(s3_document(role)["Statement"])
+
+
+def s3_policy_below(role: str, prefix: str) -> Policy:
+    """The same for a store below a prefix, rewritten as the page of policies says."""
+    text = json.dumps(s3_document(role)).replace(f"{BUCKET}/", f"{BUCKET}/{prefix}/")
+    statements = json.loads(text)["Statement"]
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    listing = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    listing = json.loads(json.dumps(listing).replace(PREFIX, prefix))
+    return _s3_policy_of([listing, *(one for one in statements if one["Sid"] != listing["Sid"])])
+
+
+def _s3_policy_of(statements: list[dict[str, Any]]) -> Policy:
     grants = (grant for statement in statements for grant in _s3_grants(statement))
     return Policy(grants, f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/")
 
 
 def _s3_grants(statement: dict[str, Any]) -> Iterator[Grant]:
-    known = {"Sid", "Effect", "Action", "Resource", "Condition"}
-    assert statement.keys() <= known
+    assert statement.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}
     assert statement["Effect"] == "Allow"
-    condition = _s3_condition(statement.get("Condition"))
+    condition: dict[str, dict[str, Any]] = statement.get("Condition", {})
+    assert condition.keys() <= {"Null", "StringLike"}
+    carried, listed = _s3_carried(condition.get("Null")), _s3_listed(condition.get("StringLike"))
     for action in statement["Action"]:
         for resource in statement["Resource"]:
-            yield Grant(action, resource, _wildcards(resource), condition)
+            yield Grant(action, resource, _wildcards(resource), carried, listed)
 
 
-def _s3_condition(condition: dict[str, Any] | None) -> str | None:
+def _s3_carried(condition: dict[str, Any] | None) -> str | None:
     """The key that a request must carry: `Null` with `false` says that it is there."""
     if condition is None:
         return None
-    ((key, absent),) = condition["Null"].items()
-    assert condition.keys() == {"Null"}
+    ((key, absent),) = condition.items()
     assert absent == "false"
     return str(key)
+
+
+def _s3_listed(condition: dict[str, Any] | None) -> re.Pattern[str] | None:
+    if condition is None:
+        return None
+    ((key, (pattern,)),) = condition.items()
+    assert key == "s3:prefix"
+    return _wildcards(pattern)
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
@@ -155,3 +180,10 @@ def _term_names(term: str) -> re.Pattern[str]:
     # What is extracted is the text between: it must not be empty.
     before, after = re.escape(found["before"]), re.escape(found["after"])
     return re.compile(f".*?{before}.+?{after}.*", re.DOTALL)
+
+
+CLOUDS: Mapping[str, tuple[Callable[[str], Policy], Callable[[Request], Iterator[Ask]]]] = {
+    "s3": (s3_policy, s3_asks),
+    "gcs": (gcs_policy, gcs_asks),
+}
+"""A role's policy, and what a request takes there."""

@@ -1,33 +1,24 @@
-"""The policies of docs/policies allow what the programs ask, and nothing that they do not ask."""
+"""What the policies of docs/policies keep from whom, and that the clouds take them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from stado.core import keys
 from stado.core.states import State
-from stado.storage.observe import WRITES, Operation
-from tests.security import days, moves
-from tests.security.asking import IF_ABSENT, Ask, Request, gcs_asks, s3_asks
-from tests.security.behind_gates import Deployment, deployment
+from stado.storage.observe import Operation
+from tests.security.asking import IF_ABSENT, Ask, Request
 from tests.security.policies import (
+    CLOUDS,
     ROLES,
-    Policy,
     gcs_bindings,
-    gcs_policy,
     gcs_terms,
     s3_document,
     s3_policy,
 )
-from tests.servers import Server
 
-CLOUDS: Mapping[str, tuple[Callable[[str], Policy], Callable[[Request], Iterator[Ask]]]] = {
-    "s3": (s3_policy, s3_asks),
-    "gcs": (gcs_policy, gcs_asks),
-}
 JOB = "zrkkcqmezlzooeqj"
 S3_CHARACTERS_MAX = 6144
 """Of a managed policy, blanks apart."""
@@ -35,80 +26,8 @@ S3_CHARACTERS_MAX = 6144
 GCS_TERMS_MAX = 13
 """A condition has at most twelve logical operators."""
 
-JUSTIFIED: Mapping[str, frozenset[str]] = {role: frozenset() for role in ROLES}
-"""Grants by pattern that no test makes use of, though some day does: none today."""
-
 each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 each_role = pytest.mark.parametrize("role", ROLES)
-
-
-@pytest.fixture(scope="module")
-def day(seaweedfs: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Everybody has done their work, each behind a gate of their policy."""
-    with deployment(seaweedfs, tmp_path_factory.mktemp("day"), "stado-gated") as made:
-        days.of_everybody(made)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def requests(
-    day: Deployment, tmp_path_factory: pytest.TempPathFactory
-) -> Mapping[str, frozenset[Request]]:
-    """By role: of the day, and of everything that can go wrong in it."""
-    rare = {
-        "reader": moves.requests_of_readers(),
-        "submitter": moves.requests_of_submitters(),
-        "agent": moves.requests_of_agents(tmp_path_factory.mktemp("hosts")),
-        "coordinator": moves.requests_of_coordinators(),
-        "operator": set[Request](),
-    }
-    return {role: frozenset(rare[role] | day.gates[role].requests) for role in ROLES}
-
-
-def asks(requests: frozenset[Request], cloud: str) -> set[Ask]:
-    return {ask for request in requests for ask in CLOUDS[cloud][1](request)}
-
-
-@each_role
-@each_cloud
-def test_what_a_role_asks_is_allowed(
-    requests: Mapping[str, frozenset[Request]], role: str, cloud: str
-) -> None:
-    policy = CLOUDS[cloud][0](role)
-    assert not sorted(
-        f"{ask.permission} {ask.key}"
-        for ask in asks(requests[role], cloud)
-        if not policy.allows(ask)
-    )
-
-
-@each_role
-@each_cloud
-def test_what_is_allowed_is_asked(
-    requests: Mapping[str, frozenset[Request]], role: str, cloud: str
-) -> None:
-    unused = CLOUDS[cloud][0](role).unused(asks(requests[role], cloud))
-    stale = {f"{grant.permission} {grant.pattern}" for grant in unused}
-    assert stale == JUSTIFIED[role]
-
-
-@each_role
-def test_nobody_was_refused_in_the_day(day: Deployment, role: str) -> None:
-    """A reader may have met a job on its way, and tried to finish it."""
-    refused = day.gates[role].refused
-    if role == "reader":
-        refused = {request for request in refused if request.operation not in WRITES}
-    assert not refused
-    assert day.gates[role].requests
-
-
-def test_a_request_outside_the_policy_is_refused_with_its_exit_code(day: Deployment) -> None:
-    told = day.stado("reader", "submit", "--run-id", "mine", "true", code=2)
-    assert told == ""
-    assert Request(Operation.CREATE, keys.run("mine")) in day.gates["reader"].refused
-
-
-# --- what the policies keep -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
