@@ -108,8 +108,8 @@ PER_MINUTE = {
     FaultKind.FREEZE_SUPERVISOR: 3.0,
     FaultKind.TERM_SUPERVISOR: 1.0,
     FaultKind.KILL_COMMAND: 1.5,
-    FaultKind.CUT_POWER: 1.0,
-    FaultKind.FREEZE_HOST: 1.0,
+    FaultKind.CUT_POWER: 1.5,
+    FaultKind.FREEZE_HOST: 2.0,
     FaultKind.KILL_COORDINATOR: 1.5,
     FaultKind.FREEZE_COORDINATOR: 1.0,
     FaultKind.TERM_COORDINATOR: 1.0,
@@ -128,7 +128,7 @@ class Fault:
     at: float
     kind: FaultKind
     seconds: float
-    """How long it lasts."""
+    """How long it lasts: a moment, or longer than a lease."""
     target: float
     """Which of those there are by then, as a share of their number."""
     amount: float
@@ -187,10 +187,10 @@ def _submission(draw: random.Random, at: float, run_id: str, size: int) -> Submi
 def _job(draw: random.Random) -> Job:
     work = draw.choices(list(Work), weights=(8, 2, 3, 1, 1, 1))[0]
     length = draw.random()
-    if length < 0.45:
+    if length < 0.4:
         seconds = round(draw.uniform(0.05, 0.95), 2)
     else:
-        seconds = draw.randint(1, 4) if length < 0.85 else draw.randint(5, 20)
+        seconds = draw.randint(1, 4) if length < 0.8 else draw.randint(5, 20)
     return Job(
         work=work,
         seconds=seconds,
@@ -220,7 +220,7 @@ def _faults(draw: random.Random, seconds: float, kinds: list[FaultKind]) -> list
         Fault(
             at=draw.uniform(min(4.0, seconds / 4), seconds),
             kind=kind,
-            seconds=draw.choice((draw.uniform(0.5, 3), draw.uniform(3, 14))),
+            seconds=draw.choice((draw.uniform(0.5, 4), draw.uniform(7, 16))),
             target=draw.random(),
             amount=draw.choice(_CLOCKS_OFF_BY),
         )

@@ -29,12 +29,16 @@ def processes(run: str) -> list[Violation]:
     return [Violation("nothing_runs", one.host, f"{one} lives on") for one in marked(run)]
 
 
-def groups(owners: Collection[ProcessIdentity]) -> list[Violation]:
-    """Control groups that these agents and supervisors made."""
+def groups(
+    owners: Collection[ProcessIdentity], tops: Iterable[Path] | None = None
+) -> list[Violation]:
+    """Control groups that these agents and supervisors made, in any hierarchy of this host."""
+    if tops is None:
+        tops = [hierarchy.top for hierarchy in find_hierarchies()]
     return [
         Violation("no_groups", str(folder), "this control group is left")
-        for hierarchy in find_hierarchies()
-        for folder in hierarchy.top.rglob("stado-*")
+        for top in tops
+        for folder in top.rglob("stado-*")
         if find_owner(folder) in owners
     ]
 

@@ -49,7 +49,7 @@ _START_SECONDS_MAX = 60.0
 _SMALL_DISK_MB = 48
 _BUCKET = "chaos"
 _AGENT_OPTIONS = (
-    *("--cpu", "3", "--memory-gb", "4", "--poll-seconds", "0.5"),
+    *("--cpu", "2", "--memory-gb", "4", "--poll-seconds", "0.5"),
     *("--log-limit-mb", "1", "--disk-reserve-gb", "0.004"),
 )
 
