@@ -63,7 +63,7 @@ def test_a_coordinator_that_is_killed_amid_a_reap_leaves_it_to_the_next(
     wait_for(lambda: "event=leading" in fleet.log("second"))
     # A tick is an eighth of the lease; the rest is what busy processes are late by.
     assert time.monotonic() - killed_at < lease_seconds * (1 + 1 / 8) + 2
-    wait_for(lambda: set(fleet.states(submission).values()) == {State.QUEUED})
+    wait_for(lambda: set(fleet.states(submission).values()) == {State.QUEUED}, seconds=60)
     for job_id in submission.job_ids:
         record = fleet.repo.find_record(State.QUEUED, job_id)
         assert record is not None

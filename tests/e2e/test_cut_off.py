@@ -51,14 +51,14 @@ class Scene:
     def cut_off_until_judged(self, job_id: str) -> None:
         """The epoch is over when this returns; nobody on the host can know."""
         self._proxy.cut()
-        wait_for(lambda: self.fleet.repo.find_end(job_id, 1) is not None)
+        wait_for(lambda: self.fleet.repo.find_end(job_id, 1) is not None, seconds=60)
 
     def reconnect(self) -> None:
         self._proxy.restore()
 
 
 @pytest.fixture
-def scene(make_fleet: MakeFleet, proxy: Proxy, tmp_path: Path) -> Scene:
+def scene(proxy: Proxy, make_fleet: MakeFleet, tmp_path: Path) -> Scene:
     return Scene(make_fleet("seaweedfs", lease_seconds=LEASE_SECONDS), proxy, tmp_path)
 
 
@@ -73,7 +73,7 @@ def test_a_job_that_may_not_be_lost_fails_and_what_its_worker_says_later_is_kept
     assert scene.fleet.wait_at_rest(submission) == {job_id: State.FAILED}
     assert Path(f"/proc/{leader}").exists()
     scene.reconnect()
-    wait_for(lambda: scene.fleet.story(job_id).epochs[0].late is not None)
+    wait_for(lambda: scene.fleet.story(job_id).epochs[0].late is not None, seconds=60)
     wait_for(lambda: not Path(f"/proc/{leader}").exists())
     marker = scene.fleet.submit("true")
     scene.fleet.wait_at_rest(marker)
@@ -91,7 +91,7 @@ def test_a_worker_that_was_cut_off_carries_its_job_on_if_nobody_else_has_it(scen
     (job_id,) = submission.job_ids
     scene.cut_off_until_judged(job_id)
     scene.reconnect()
-    wait_for(lambda: scene.fleet.repo.cells(job_id).claims == {1, 2})
+    wait_for(lambda: scene.fleet.repo.cells(job_id).claims == {1, 2}, seconds=60)
     scene.gate.touch()
     assert scene.fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     told = scene.fleet.story(job_id)
@@ -108,7 +108,7 @@ def test_a_worker_that_was_cut_off_stops_when_another_has_its_job(scene: Scene) 
     scene.fleet.agent("other")
     wait_for(lambda: scene.trace.read_text() == "1\n2\n")
     scene.reconnect()
-    wait_for(lambda: scene.fleet.story(job_id).epochs[0].late is not None)
+    wait_for(lambda: scene.fleet.story(job_id).epochs[0].late is not None, seconds=60)
     wait_for(lambda: not Path(f"/proc/{leader}").exists())
     assert scene.fleet.states(submission) == {job_id: State.RUNNING}
     scene.gate.touch()
