@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.core.records import LogAccount
 from tests.agent.printing import SMALL, Printing, assert_lines_are_whole
 from tests.jobs.world import World
+from tests.search import examples
 
 PIECE = SMALL.piece_bytes
 
@@ -79,7 +80,7 @@ def test_a_half_line_that_ends_with_its_piece_takes_no_other_with_it(
     assert account.kept == shipped + SMALL.tail_bytes - PIECE
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     steps=st.lists(
         st.tuples(

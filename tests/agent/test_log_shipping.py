@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.core.records import LogAccount
@@ -20,6 +20,7 @@ from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit
 from tests.agent.printing import JOB, SMALL, Printing, assert_lines_are_whole
 from tests.jobs.world import World
+from tests.search import examples
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_another_shipper_goes_on_where_a_dead_one_stopped(world: World, tmp_path
     assert b"".join(successor.segments()) == b"one\ntwo\nhalf\nthree"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     steps=st.lists(
         st.tuples(

@@ -13,6 +13,7 @@ from stado.errors import StoreError
 from stado.storage.file import FileStore
 from stado.storage.memory import MemoryStore
 from stado.storage.port import Store
+from tests.search import examples
 from tests.storage.stores import CLOCK, ENTROPY, TASKS
 
 KEYS = st.sampled_from(["q/a", "q/b", "q/b-1", "s/job/c/1", "s/job/c/2", "s/job/h"])
@@ -70,7 +71,7 @@ class Player:
 
 
 @given(STEPS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(150), suppress_health_check=[HealthCheck.too_slow])
 def test_directory_and_memory_agree(steps: list[tuple[str, str, bytes, bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         memory = Player(MemoryStore(CLOCK, TASKS))
