@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from stado.composition import live_machine, open_repository
 from stado.core import keys
 from stado.core.states import State
 from stado.jobs.repository import Repository
 from stado.settings import Settings
 from stado.storage.observe import Operation
+from stado_agent.workspace import HostFolder
 from tests.cli.conftest import PYTHON_PATH
 from tests.security.asking import Request
 from tests.security.command_line import stado
@@ -28,6 +32,7 @@ from tests.servers import Server
 _LEASE_SECONDS = 8
 _SECONDS_MAX = 60
 _POLL_SECONDS = 0.05
+_STOP_SECONDS_MAX = 20
 
 
 @dataclass
@@ -82,15 +87,18 @@ class Deployment:
         return open_repository(settings, live_machine())
 
     def stop(self) -> None:
-        """Both signals, so that nobody waits for jobs."""
+        """Programs, and what supervisors still run when a test has failed."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(20)
+                process.wait(_STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for host in (self.folder / "hosts").glob("*"):
+            for note in HostFolder(host.parent, host.name).notes():
+                _kill_tree(note.supervisor.pid)
 
     @staticmethod
     def _argv(*arguments: str) -> list[str]:
@@ -103,6 +111,13 @@ class Deployment:
             "STADO_ENDPOINT": self.gates[role].endpoint,
             "USER": role,
         }
+
+
+def _kill_tree(pid: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        supervisor = psutil.Process(pid)
+        for process in [*supervisor.children(recursive=True), supervisor]:
+            process.kill()
 
 
 @contextmanager
