@@ -16,7 +16,7 @@ SERVER_gs := fake-gcs
 DEMO := $(BIN)/python examples/digits-sweep/demo.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo bench chaos lock clean
+.PHONY: help venv test check format demo bench sim soak chaos lock clean
 
 help:  ## Show this list
 	@echo 'Targets (each sets up .venv when it has to):'
@@ -50,6 +50,12 @@ demo: $(STAMP)  ## Run a sweep of real trainings (STORE=file, s3 or gs: a server
 
 bench: $(STAMP)  ## Measure beside floors of the same run; fail when a limit is missed (ARGS=--quick)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+sim: $(STAMP)  ## Simulate many seeds (SEEDS=300), or one of them with all that happened (SEED=17)
+	$(BIN)/python -m tests.simulation --jobs $(JOBS) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS))) $(ARGS)
+
+soak: $(STAMP)  ## Simulate new seeds until stopped
+	$(BIN)/python -m tests.simulation --jobs $(JOBS) --soak $(ARGS)
 
 chaos: $(STAMP)  ## Hurt real processes for three minutes and check what is left (ARGS='--store file --seed 7')
 	$(BIN)/python -m tests.chaos $(ARGS)

@@ -1,0 +1,21 @@
+"""The rules that no run may break, a file for each kind of them."""
+
+from __future__ import annotations
+
+from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
+from tests.simulation.checkers.base import Checker
+from tests.simulation.checkers.cells import CellsChecker
+from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.rest import RestChecker
+from tests.simulation.checkers.seals import SealsChecker
+from tests.simulation.checkers.starts import StartsChecker
+
+CHECKERS: tuple[type[Checker], ...] = (
+    CellsChecker,
+    SealsChecker,
+    FindingChecker,
+    StartsChecker,
+    AnswersChecker,
+    CancelsChecker,
+    RestChecker,
+)

@@ -1,0 +1,111 @@
+"""What clients were told: never less than before, never "unknown" of an acknowledged job; and what
+was promised is kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from stado.core.records import Record
+from stado.core.states import State, projection_rank
+from tests.simulation.checkers.base import Checker
+from tests.simulation.commands import SimCommand
+from tests.simulation.people import Answer
+
+
+class AnswersChecker(Checker):
+    """The histories of all clients together."""
+
+    rule = "what clients were told holds"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._told: dict[str, list[tuple[float, int, int, State]]] = defaultdict(list)
+        """Of each job: when it was told, and epoch, rank and state that were."""
+        self._runs: dict[str, tuple[str, ...]] = {}
+        self._acknowledged_at: dict[str, float] = {}
+
+    def on_answer(self, answer: Answer) -> None:
+        if answer.what == "submitted":
+            self._note_submission(answer)
+        elif answer.what in ("found", "cancelled"):
+            self._note_record(answer)
+        elif answer.what == "listed":
+            for job_id, state in answer.states:
+                self._check_rest(job_id, state)
+
+    def _note_submission(self, answer: Answer) -> None:
+        assert answer.run_id is not None  # a submission has one
+        known = self._runs.setdefault(answer.run_id, answer.job_ids)
+        if known != answer.job_ids:
+            self.fail(f"{answer.run_id} was {known} and is {answer.job_ids}")
+        for job_id in answer.job_ids:
+            self._acknowledged_at.setdefault(job_id, self.world.kernel.now)
+
+    def _note_record(self, answer: Answer) -> None:
+        (job_id,) = answer.job_ids
+        if answer.record is None:
+            if self._acknowledged_at.get(job_id, answer.asked_at) < answer.asked_at:
+                self.fail(f"it was said that there is no {job_id}")
+            return
+        record = answer.record
+        rank = projection_rank(record.state)
+        for at, epoch, old_rank, state in self._told[job_id]:
+            if at <= answer.asked_at and (record.epoch, rank) < (epoch, old_rank):
+                self.fail(
+                    f"{job_id} was {state} of epoch {epoch} at {at:.3f}, and somebody who asked "
+                    f"at {answer.asked_at:.3f} was told {record.state} of epoch {record.epoch}"
+                )
+        self._told[job_id].append((self.world.kernel.now, record.epoch, rank, record.state))
+        self._check_rest(job_id, record.state)
+
+    def _check_rest(self, job_id: str, state: State) -> None:
+        """Two ends of one job are never told."""
+        ends = {told for *_, told in self._told[job_id] if told.at_rest}
+        if state.at_rest and ends - {state}:
+            self.fail(f"{job_id} was told to be {ends} and {state}")
+
+    def at_end(self) -> None:
+        for job_id, told in self._told.items():
+            record = self._resting(job_id)
+            ends = {state for *_, state in told if state.at_rest}
+            if record is not None and ends - {record.state}:
+                self.fail(f"{job_id} was told to be {ends} and is {record.state}")
+
+
+class CancelsChecker(Checker):
+    """Invariant 6: after an acknowledged cancel a job never starts again, and ends so or in the
+    outcome that it had reached."""
+
+    rule = "a cancelled job is not started again"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._last_epoch: dict[str, int] = {}
+
+    def on_answer(self, answer: Answer) -> None:
+        if answer.what != "cancelled" or answer.record is None:
+            return
+        record = answer.record
+        running = record.state is State.RUNNING
+        last = record.epoch if running else record.epoch - 1
+        if record.state.at_rest:
+            last = record.epoch if self._ran(record) else last
+        known = self._last_epoch.get(record.id, last)
+        self._last_epoch[record.id] = min(known, last)
+
+    def on_start(self, command: SimCommand) -> None:
+        last = self._last_epoch.get(command.job_id)
+        if last is not None and command.epoch > last:
+            self.fail(
+                f"{command.job_id} was cancelled in epoch {last} and started in {command.epoch}"
+            )
+
+    def at_end(self) -> None:
+        for job_id in self._last_epoch:
+            record = self._resting(job_id)
+            if record is None:
+                self.fail(f"{job_id} was cancelled and has no end")
+
+    @staticmethod
+    def _ran(record: Record) -> bool:
+        return record.ending is not None and record.ending.started_at is not None

@@ -1,0 +1,121 @@
+"""What a checker hears of a run, and how it says that a rule was broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from stado.core import keys
+from stado.core.documents import Document, decode
+from stado.core.records import Record
+from stado.core.states import State
+from stado.errors import NotFound
+from stado.storage.observe import Operation
+
+if TYPE_CHECKING:
+    from tests.simulation.commands import SimCommand
+    from tests.simulation.people import Answer
+    from tests.simulation.process import SimProcess
+    from tests.simulation.world import World
+
+AnyDocument = TypeVar("AnyDocument", bound=Document)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that was broken, by which checker it was found, and how."""
+
+    rule: str
+    at: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.at:.3f}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A write as the store applied it. `author` is None before the run begins."""
+
+    at: float
+    author: SimProcess | None
+    key: str
+    before: bytes | None
+    after: bytes | None
+
+    @cached_property
+    def parts(self) -> list[str]:
+        return self.key.split("/")
+
+    @property
+    def folder(self) -> str:
+        return self.parts[0]
+
+    @property
+    def job_id(self) -> str | None:
+        """Of the job whose state or status it belongs to."""
+        if self.folder == "status":
+            return self.parts[1]
+        return self.parts[1].removesuffix(".json") if self.folder in _STATES else None
+
+    def decode_after(self, kind: type[AnyDocument]) -> AnyDocument:
+        assert self.after is not None, "it was deleted"
+        return decode(kind, self.key, self.after)
+
+    def decode_before(self, kind: type[AnyDocument]) -> AnyDocument:
+        assert self.before is not None, "there was nothing"
+        return decode(kind, self.key, self.before)
+
+
+_STATES = frozenset(("queue", "running", "paused", "completed", "failed", "cancelled", "timed_out"))
+
+
+class Checker:
+    """Hears of everything, in true order, and knows the whole world. `rule` names it."""
+
+    rule = ""
+
+    def __init__(self, world: World, report: Callable[[Violation], None]) -> None:
+        self.world = world
+        self._report = report
+
+    def fail(self, text: str) -> None:
+        self._report(Violation(self.rule, self.world.kernel.now, text))
+
+    def _find(self, kind: type[AnyDocument], key: str) -> AnyDocument | None:
+        """As the store has it now."""
+        try:
+            return decode(kind, key, self.world.store.get(key).data)
+        except NotFound:
+            return None
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self.world.store.head(key)
+        except NotFound:
+            return False
+        return True
+
+    def _resting(self, job_id: str) -> Record | None:
+        """The record at rest of a job."""
+        found = (self._find(Record, keys.record(s, job_id)) for s in State if s.at_rest)
+        return next((record for record in found if record is not None), None)
+
+    def on_request(self, process: SimProcess, operation: Operation, key: str) -> None:
+        """A request has reached the store."""
+
+    def on_change(self, change: Change) -> None:
+        """The store has applied a write."""
+
+    def on_start(self, command: SimCommand) -> None:
+        """A command is about to be executed."""
+
+    def on_command_end(self, command: SimCommand) -> None: ...
+
+    def on_answer(self, answer: Answer) -> None:
+        """Somebody has got an answer from a use case."""
+
+    def at_end(self) -> None:
+        """All faults are over, and the run has come to rest, or to its bound."""

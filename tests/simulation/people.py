@@ -1,0 +1,221 @@
+"""Users at their laptops: each command that they give is a process of its own, which may be killed,
+and is then mostly given once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stado.core.records import Record
+from stado.core.spec import Request, Spec, make_request
+from stado.core.states import State
+from stado.errors import StadoError
+from stado.jobs.changes import cancel, pause_queue, rerun, resume_queue
+from stado.jobs.finding import find_job
+from stado.jobs.reaping import Reaper
+from stado.jobs.status import newest, states_of
+from stado.jobs.submit import submit
+from tests.simulation.commands import VERIFY
+from tests.simulation.plan import draw_script
+from tests.simulation.process import SimHost
+
+if TYPE_CHECKING:
+    from stado.jobs.repository import Repository
+    from tests.simulation.world import World
+
+_LOOKS_MAX = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a use case said, and when it was asked."""
+
+    what: str
+    """submitted, found, cancelled, listed."""
+    asked_at: float
+    run_id: str | None = None
+    job_ids: tuple[str, ...] = ()
+    record: Record | None = None
+    """As it was found; None: it was said that there is no such job."""
+    states: tuple[tuple[str, State], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A submission that somebody wants, whoever gives the command and however often."""
+
+    run_id: str
+    request: Request
+
+
+class Person:
+    """Does something now and then, as long as the day lasts."""
+
+    def __init__(self, world: World, host: SimHost, *, pause: float) -> None:
+        self._world = world
+        self._kernel = world.kernel
+        self._host = host
+        self._pause = pause
+        self._unfinished: list[_Order] = []
+        self.busy = False
+        self._kernel.after(self._kernel.random.uniform(0, pause), self._act)
+
+    def finish(self) -> None:
+        """The day is over: what was begun is brought to an end, nothing else is done."""
+        if not self.busy:
+            self._act()
+
+    def _act(self) -> None:
+        if self.busy or self._host.vanished:
+            return
+        action = self._choose()
+        if action is None:
+            return
+        self.busy = True
+        process = self._host.new_process("cli")
+        process.when_ended(self._note_end)
+        process.start(lambda: self._run(action), ends=None)
+
+    def _note_end(self) -> None:
+        self.busy = False
+        pause = self._kernel.random.uniform(0, self._pause)
+        self._kernel.after(1.0 if self._world.healing else pause, self._act)
+
+    def _run(self, action: Callable[[Repository], None]) -> None:
+        """What the store refuses, a person sees, and mostly tries again."""
+        try:
+            action(self._world.open_repository(self._host))
+        except StadoError as error:
+            self._world.trace.note(self._host.name, f"told: {type(error).__name__} {error}")
+
+    def _choose(self) -> Callable[[Repository], None] | None:
+        dice = self._kernel.random
+        if self._unfinished and (self._world.healing or dice.random() < 0.7):
+            order = self._unfinished[0]
+            if not self._world.healing and dice.random() < 0.1:
+                self._unfinished.pop(0)  # given up: whatever has become of it
+            return lambda repo: self._submit(repo, order)
+        if self._world.healing:
+            return None
+        actions = [self._submit_new, self._look, self._cancel, self._list]
+        weights = [4, 3, 2, 1]
+        rare = [self._repeat, self._rerun, self._rest_queue]
+        return dice.choices([*actions, *rare], weights=[*weights, 0.5, 0.5, 0.3])[0]
+
+    # --- what they do -------------------------------------------------------------------
+
+    def _submit_new(self, repo: Repository) -> None:
+        dice, world = self._kernel.random, self._world
+        count = min(dice.choice((1, 1, 1, 2, 4)), world.jobs_left)
+        if count < 1:
+            self._look(repo)
+            return
+        world.jobs_left -= count
+        commands = []
+        for _ in range(count):
+            command = f"command-{len(world.scripts)}"
+            world.scripts[command] = draw_script(self._kernel, world.plan.lease)
+            commands.append(command)
+        spec = Spec(
+            command="",
+            verify=VERIFY if dice.random() < 0.2 else None,
+            priority=dice.choice((0, 0, 0, 5)),
+            max_lease_losses=dice.choice((None, None, 0, 1, -1)),
+        )
+        request = make_request(commands, spec, batch=count > 1)
+        order = _Order(f"run-{len(world.scripts)}", request)
+        self._unfinished.append(order)
+        self._submit(repo, order)
+
+    def _submit(self, repo: Repository, order: _Order) -> None:
+        asked_at = self._kernel.now
+        submission = submit(
+            repo, run_id=order.run_id, request=order.request, submitter=self._host.name
+        )
+        if order in self._unfinished:
+            self._unfinished.remove(order)
+        self._world.known_orders.append((order.run_id, order.request))
+        self._tell("submitted", asked_at, run_id=order.run_id, job_ids=submission.job_ids)
+
+    def _repeat(self, repo: Repository) -> None:
+        """By mistake, or by a script that does so."""
+        if self._world.known_orders:
+            run_id, request = self._kernel.random.choice(self._world.known_orders)
+            self._submit(repo, _Order(run_id, request))
+
+    def _rerun(self, repo: Repository) -> None:
+        job_id = self._some_job()
+        if job_id is None or self._world.jobs_left < 1:
+            return
+        self._world.jobs_left -= 1
+        run_id = f"again-{self._world.jobs_left}"
+        asked_at = self._kernel.now
+        submission = rerun(repo, job_id, run_id=run_id, submitter=self._host.name)
+        self._tell("submitted", asked_at, run_id=run_id, job_ids=submission.job_ids)
+
+    def _look(self, repo: Repository) -> None:
+        job_id = self._some_job()
+        for _ in range(self._kernel.random.randint(1, _LOOKS_MAX)):
+            if job_id is None:
+                return
+            self._find(repo, job_id)
+            repo.clock.sleep(1.0)
+
+    def _find(self, repo: Repository, job_id: str) -> Record | None:
+        asked_at = self._kernel.now
+        found = find_job(repo, job_id)
+        record = found.record if found is not None else None
+        self._tell("found", asked_at, job_ids=[job_id], record=record)
+        return record
+
+    def _list(self, repo: Repository) -> None:
+        asked_at = self._kernel.now
+        newest(repo, limit=5)
+        job_id = self._some_job()
+        if job_id is not None:
+            states = states_of(repo, job_id.partition("-")[0])
+            self._tell("listed", asked_at, states=tuple(states.items()))
+
+    def _cancel(self, repo: Repository) -> None:
+        """And sometimes waits until it is done, which means to reap for a silent worker."""
+        job_id = self._some_job()
+        if job_id is None:
+            return
+        asked_at = self._kernel.now
+        answer = cancel(repo, job_id, by=self._host.name)
+        self._tell("cancelled", asked_at, job_ids=[job_id], record=answer.record)
+        if self._kernel.random.random() < 0.5 or answer.record.state.at_rest:
+            return
+        reaper = Reaper(repo, by=self._host.name)
+        beat = repo.deployment.beat_seconds
+        for _ in range(20):
+            repo.clock.sleep(beat)
+            record = self._find(repo, job_id)
+            if record is None or record.state.at_rest:
+                return
+            reaper.turn_for(job_id)
+
+    def _rest_queue(self, repo: Repository) -> None:
+        pause_queue(repo, by=self._host.name)
+        repo.clock.sleep(self._kernel.random.uniform(1, 30))
+        resume_queue(repo)
+
+    def _some_job(self) -> str | None:
+        jobs = self._world.known_jobs
+        return self._kernel.random.choice(jobs) if jobs else None
+
+    def _tell(
+        self,
+        what: str,
+        asked_at: float,
+        *,
+        run_id: str | None = None,
+        job_ids: list[str] | tuple[str, ...] = (),
+        record: Record | None = None,
+        states: tuple[tuple[str, State], ...] = (),
+    ) -> None:
+        answer = Answer(what, asked_at, run_id, tuple(job_ids), record, states)
+        shown = "" if record is None else f"{record.state} of epoch {record.epoch}"
+        self._world.trace.note(self._host.name, f"{what} {run_id or ''} {job_ids} {shown}")
+        self._world.tell_answer(answer)

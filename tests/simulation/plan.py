@@ -1,0 +1,95 @@
+"""What a run is made of, drawn from its seed: the deployment, its hosts, the jobs, the weather, and
+how long it lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stado.storage.port import LIST_LIMIT_MAX
+from tests.simulation.commands import Script
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Ways
+from tests.simulation.weather import Rates
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """A host that agents run on. `rate` and `skew_seconds` are its clocks' (`SimHost`)."""
+
+    cpu: float = 2.0
+    rate: float = 1.0
+    skew_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Times are in seconds."""
+
+    lease: float = 30.0
+    grace: float = 5.0
+    poll: float = 2.0
+    safety: float = 900.0
+    """How long faults go on."""
+
+    hosts: tuple[HostPlan, ...] = (HostPlan(), HostPlan())
+    coordinators: int = 1
+    people: int = 2
+    jobs_max: int = 8
+    mishaps: int = 0
+    """What operators and accidents do to hosts and processes, in all."""
+
+    ways: Ways = field(default_factory=Ways)
+    rates: Rates = field(default_factory=Rates)
+    versions_by_content: bool = False
+
+    @classmethod
+    def drawn(cls, kernel: Kernel) -> Plan:
+        dice = kernel.random
+        lease = dice.choice((6.0, 12.0, 30.0, 60.0))
+        hosts = tuple(_draw_host(kernel) for _ in range(dice.choice((1, 2, 2, 3, 4))))
+        return cls(
+            lease=lease,
+            grace=dice.choice((0.5, 5.0, 20.0)),
+            poll=dice.choice((1.0, 2.0, 5.0)),
+            safety=dice.choice((120.0, 240.0, 480.0)),
+            hosts=hosts,
+            coordinators=dice.choice((0, 1, 1, 2)),
+            people=dice.choice((1, 2, 2, 3)),
+            jobs_max=dice.choice((1, 2, 4, 8, 12)),
+            mishaps=dice.choice((0, 0, 3, 8, 20)),
+            ways=Ways(
+                latency_max=dice.choice((0.002, 0.1, 0.5, 2.0)),
+                timeout=dice.choice((1.0, 10.0, 30.0)),
+                stall_max=dice.choice((1.0, 1.5 * lease, 5 * lease)),
+                late_max=dice.choice((lease / 4, 2 * lease, 5 * lease)),
+                slow=0.8 * lease,
+                page_size=dice.choice((1, 2, 5, LIST_LIMIT_MAX)),
+                creates_at_once=dice.random() < 0.5,
+                deletes_by_version=dice.random() < 0.8,
+            ),
+            rates=Rates.drawn(kernel),
+            versions_by_content=dice.random() < 0.5,
+        )
+
+
+def _draw_host(kernel: Kernel) -> HostPlan:
+    dice = kernel.random
+    return HostPlan(
+        cpu=dice.choice((1.0, 2.0, 4.0)),
+        rate=dice.choice((1.0, 1.0, 0.995, 1.005)),
+        skew_seconds=dice.choice((0.0, 0.0, 7200.0, -7200.0, 3.0)),
+    )
+
+
+def draw_script(kernel: Kernel, lease: float) -> Script:
+    """Of one job: mostly shorter than a lease, now and then much longer."""
+    dice = kernel.random
+    seconds = dice.choice((0.0, 0.3, 2.0, lease / 2, 1.5 * lease, 4 * lease))
+    return Script(
+        seconds=seconds,
+        exit_code=dice.choice((0, 0, 0, 0, 1)),
+        print_every=dice.choice((0.0, 1.0, 10.0)),
+        checkpoint_every=dice.choice((0.0, 0.0, lease / 8, lease)),
+        writes_output=dice.random() < 0.3,
+        deaf=dice.random() < 0.2,
+    )

@@ -1,0 +1,18 @@
+"""Whatever the seed draws, no rule is broken, and everything comes to rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.world import run
+
+SEEDS = 300
+_BLOCK = 10
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _BLOCK))
+def test_no_seed_breaks_a_rule(first: int) -> None:
+    """`make sim SEED=<number>` shows what happened in one that does."""
+    outcomes = [run(seed) for seed in range(first, first + _BLOCK)]
+    assert [outcome.violation for outcome in outcomes] == [None] * _BLOCK
+    assert sum(outcome.jobs for outcome in outcomes) > 0

@@ -1,0 +1,323 @@
+"""One run: a store, hosts, programs, people and what happens to them, watched by the checkers.
+
+First faults go on, and safety is checked at every step. Then all is healed, and everything has to
+come to rest within a bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from stado.core import keys
+from stado.core.documents import decode
+from stado.core.records import Proof, RunRecord
+from stado.core.spec import Request
+from stado.core.states import State
+from stado.jobs.deployments import make_deployment
+from stado.jobs.repository import Repository
+from stado.storage.memory import MemoryStore
+from stado.storage.observe import Operation
+from stado.storage.port import walk
+from stado.storage.retry import RetryingStore
+from tests.simulation.checkers import CHECKERS
+from tests.simulation.checkers.base import Change, Checker, Violation
+from tests.simulation.commands import Script, SimCommand
+from tests.simulation.kernel import Kernel, Strand
+from tests.simulation.machine import HostClock, SimEntropy, SimTasks, TrueClock, Unlocked
+from tests.simulation.mishaps import Mishaps
+from tests.simulation.network import Bucket, Line
+from tests.simulation.people import Answer, Person
+from tests.simulation.plan import Plan
+from tests.simulation.process import SimHost, SimProcess
+from tests.simulation.programs import AgentService, CoordinatorService, Service
+from tests.simulation.trace import Trace
+from tests.simulation.weather import Fate, Storm, Weather
+
+_LOOK_SECONDS = 5.0
+_CREATES_AT_A_TIME = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    violation: Violation | None
+    steps: int
+    requests: int
+    jobs: int
+    healed_seconds: float
+    """From the end of all faults until everything was at rest."""
+    digest: str
+    """Of the whole trace."""
+
+
+class World:
+    """Made by `run`, or by a scenario that has a plan and a weather of its own."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        plan: Plan | None = None,
+        weather: Weather | None = None,
+        out: TextIO | None = None,
+    ) -> None:
+        self.kernel = Kernel(seed)
+        self.folder = folder
+        self.plan = plan if plan is not None else Plan.drawn(self.kernel)
+        self.trace = Trace(self.kernel, folder, out)
+        self.violation: Violation | None = None
+        self.healing = False
+        self.scripts: dict[str, Script] = {}
+        self.known_orders: list[tuple[str, Request]] = []
+        self.known_jobs: list[str] = []
+        """Those whose submission was acknowledged."""
+        self.jobs_left = self.plan.jobs_max
+        self.started: list[SimCommand] = []
+        self._make_store(weather)
+        self._make_hosts()
+        self.checkers: list[Checker] = [kind(self, self._note_violation) for kind in CHECKERS]
+        self.services: list[Service] = [
+            *(AgentService(self, host) for host in self.hosts),
+            *(CoordinatorService(self, host) for host in self.coordinator_hosts),
+        ]
+        for service in self.services:
+            service.start()
+        pause = self.plan.safety / 12
+        self.people = [Person(self, host, pause=pause) for host in self.laptops]
+        self.mishaps = Mishaps(self)
+
+    def _make_store(self, weather: Weather | None) -> None:
+        plan = self.plan
+        self.store = MemoryStore(
+            TrueClock(self.kernel),
+            Unlocked(),
+            versions_by_content=plan.versions_by_content,
+            watcher=self._note_change,
+        )
+        self.bucket = Bucket(self.store)
+        self.weather: Weather = weather or Storm(self.kernel, plan.rates)
+        self.checkers = []
+        self.deployment, _ = make_deployment(
+            self.store,
+            entropy=SimEntropy(self.kernel),
+            proof=Proof(
+                create_if_absent=True,
+                compare_and_swap=True,
+                conditional_delete=plan.ways.deletes_by_version,
+            ),
+            lease_seconds=plan.lease,
+            cancel_grace_seconds=plan.grace,
+            by="operator",
+        )
+
+    def _make_hosts(self) -> None:
+        self.hosts = [
+            self._host(
+                f"host-{number}",
+                cpu=host.cpu,
+                rate=host.rate,
+                skew_seconds=host.skew_seconds,
+            )
+            for number, host in enumerate(self.plan.hosts, 1)
+        ]
+        self.coordinator_hosts = [
+            self._host(f"control-{number}") for number in range(1, self.plan.coordinators + 1)
+        ]
+        self.laptops = [self._host(f"laptop-{number}") for number in range(1, self.plan.people + 1)]
+
+    def _host(
+        self, name: str, *, cpu: float = 2.0, rate: float = 1.0, skew_seconds: float = 0.0
+    ) -> SimHost:
+        folder = self.folder / name
+        folder.mkdir()
+        return SimHost(
+            self.kernel,
+            name,
+            folder,
+            rate=rate,
+            skew_seconds=skew_seconds,
+            cpu=cpu,
+            on_error=self._note_error,
+        )
+
+    @property
+    def all_hosts(self) -> list[SimHost]:
+        return [*self.hosts, *self.coordinator_hosts, *self.laptops]
+
+    # --- what its parts ask of it -------------------------------------------------------
+
+    def open_repository(self, host: SimHost) -> Repository:
+        """The deployment, by a store of the shape that the product puts together."""
+        clock, entropy, tasks = HostClock(host), SimEntropy(self.kernel), SimTasks(self.kernel)
+        line = Line(self.kernel, self.bucket, self.weather, self.plan.ways, self)
+        store = RetryingStore(
+            line,
+            clock=clock,
+            entropy=entropy,
+            tasks=tasks,
+            concurrent_creates=None if self.plan.ways.creates_at_once else _CREATES_AT_A_TIME,
+        )
+        return Repository(store, self.deployment, clock=clock, entropy=entropy, tasks=tasks)
+
+    def script_of(self, command: str) -> Script:
+        return self.scripts.get(command, Script(seconds=0.5))
+
+    def tell_start(self, command: SimCommand) -> None:
+        self.trace.note(command.host.name, f"start {command.job_id} epoch {command.epoch}")
+        self.started.append(command)
+        command.on_end = self._tell_end
+        for checker in self.checkers:
+            checker.on_start(command)
+
+    def _tell_end(self, command: SimCommand) -> None:
+        self.trace.note(
+            command.host.name,
+            f"end {command.job_id} epoch {command.epoch}: {command.exit_code}",
+        )
+        for checker in self.checkers:
+            checker.on_command_end(command)
+
+    def tell_answer(self, answer: Answer) -> None:
+        if answer.what == "submitted":
+            new = [job_id for job_id in answer.job_ids if job_id not in self.known_jobs]
+            self.known_jobs.extend(new)
+        for checker in self.checkers:
+            checker.on_answer(answer)
+
+    # --- what its parts tell it ---------------------------------------------------------
+
+    def note_request(
+        self, process: SimProcess, operation: Operation, key: str, fate: Fate, answer: str
+    ) -> None:
+        self.trace.note_request(process, operation, key, fate, answer)
+        for checker in self.checkers:
+            checker.on_request(process, operation, key)
+
+    def _note_change(self, key: str, before: bytes | None, after: bytes | None) -> None:
+        change = Change(self.kernel.now, self.bucket.author, key, before, after)
+        for checker in self.checkers:
+            checker.on_change(change)
+
+    def _note_error(self, process: SimProcess, strand: Strand, error: BaseException) -> None:
+        text = f"{process.name} on {process.host.name}, in {strand.name}: {error!r}"
+        self._note_violation(Violation("no part ends by an error", self.kernel.now, text), error)
+
+    def _note_violation(self, violation: Violation, error: BaseException | None = None) -> None:
+        if self.violation is None:
+            self.violation = violation
+            self.error = error
+            self.trace.note("checker", f"VIOLATION {violation}")
+        self.kernel.halt()
+
+    # --- the run ------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Both phases; `violation` is set afterwards if a rule was broken."""
+        with self.trace.with_logs():
+            self.kernel.run_until(self.plan.safety)
+            self.heal()
+            self.come_to_rest()
+            if self.violation is None:
+                for checker in self.checkers:
+                    checker.at_end()
+
+    def heal(self) -> None:
+        self.trace.note("world", "healed")
+        self.healing = True
+        self.healed_at = self.kernel.now
+        if isinstance(self.weather, Storm):
+            self.weather.active = False
+        self.mishaps.stop()
+        self.store.delete(keys.QUEUE_PAUSED, None)
+        for person in self.people:
+            person.finish()
+
+    def come_to_rest(self) -> None:
+        bound = self.healed_at + self.bound_seconds
+        while not self.kernel.halted:
+            unrest = self.unrest()
+            if unrest is None:
+                return
+            if self.kernel.now >= bound:
+                text = f"after {self.bound_seconds:.0f} s of calm {unrest}"
+                self._note_violation(Violation("all comes to rest", self.kernel.now, text))
+                return
+            self.kernel.run_until(self.kernel.now + _LOOK_SECONDS)
+
+    @property
+    def bound_seconds(self) -> float:
+        """Late writes land, the longest jobs run one after another on the smallest host, and each
+        of some steps waits for a lease and for the pauses of who tries again."""
+        work = sum(script.seconds for script in self.scripts.values())
+        return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0
+
+    def unrest(self) -> str | None:
+        """What is not at rest yet; None: nothing."""
+        if any(person.busy for person in self.people):
+            return "somebody has not got an answer yet"
+        if self.kernel.now < self.healed_at + self.plan.ways.late_max:
+            return "late writes may come"
+        found = itertools.chain(self._unrest_in_store(), self._unrest_on_hosts())
+        return next(found, None)
+
+    def _unrest_in_store(self) -> Iterator[str]:
+        for prefix in (keys.READY, keys.prefix(State.QUEUED), keys.prefix(State.RUNNING)):
+            for entry in walk(self.store, prefix):
+                yield f"there is {entry.key}"
+        for entry in walk(self.store, keys.RUNS):
+            run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
+            if not run.complete:
+                yield f"{entry.key} is not complete"
+
+    def _unrest_on_hosts(self) -> Iterator[str]:
+        for host in self.hosts:
+            for command in host.commands:
+                yield f"{command.job_id} runs on {host.name}"
+        for service in self.services:
+            if isinstance(service, AgentService) and not service.host.vanished:
+                for note in service.folder.notes():
+                    yield f"{service.host.name} has a supervisor with {note.job_id}"
+
+    def outcome(self, seed: int) -> Outcome:
+        return Outcome(
+            seed=seed,
+            violation=self.violation,
+            steps=self.kernel.steps,
+            requests=self.trace.requests,
+            jobs=len(self.known_jobs),
+            healed_seconds=self.kernel.now - self.healed_at,
+            digest=self.trace.digest,
+        )
+
+
+@contextmanager
+def made_world(
+    seed: int,
+    *,
+    plan: Plan | None = None,
+    weather: Weather | None = None,
+    out: TextIO | None = None,
+) -> Iterator[World]:
+    """A world that leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="stado-sim-") as folder:
+        world = World(seed, Path(folder), plan=plan, weather=weather, out=out)
+        try:
+            yield world
+        finally:
+            world.kernel.close()
+
+
+def run(seed: int, *, out: TextIO | None = None) -> Outcome:
+    """A run of everything that the seed draws."""
+    with made_world(seed, out=out) as world:
+        world.run()
+        return world.outcome(seed)
