@@ -7,9 +7,12 @@ from stado.core.spec import Spec
 from stado.core.states import State, Verdict
 from stado.jobs.changes import Cancellation, cancel
 from stado.jobs.reaping import Reaper
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
+from stado.storage.observe import Operation
 from stado.storage.port import Store
 from tests.holes.staging import (
     STEPS_MAX,
+    about_to_reap,
     lose_unsettled,
     slow_claimer,
     slow_reaper,
@@ -111,6 +114,20 @@ def test_a_cancel_survives_that_the_job_was_lost_too_often_at_the_same_time(worl
     reaper.finish()
     assert_cancelled_for_good(world, job)
     assert world.record(State.CANCELLED, job).epoch == 1
+
+
+def test_a_reaper_that_cannot_read_what_was_asked_gives_no_verdict(world: World) -> None:
+    """H09: what could not be read is not taken for nothing."""
+    job = world.submit()
+    world.start()
+    judge = about_to_reap(world)
+    assert cancel(world.repo, job, by="ada").asked is not None
+    refused = Fault(FaultKind.UNAVAILABLE, Operation.GET, keys.asks(job, 1), times=3)
+    store = FaultyStore(world.store, world.clock, ScriptedFaults(refused))
+    judge._repo = world.repo_over(store)
+    assert "cannot be judged" in judge.turn().deferred.get(job, "")
+    assert world.repo.find_end(job, 1) is None
+    assert_cancelled_for_good(world, job)
 
 
 def test_nobody_starts_a_queued_job_whose_cancel_was_acknowledged() -> None:

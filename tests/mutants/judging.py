@@ -7,8 +7,9 @@ from datetime import datetime
 
 from stado.core import keys, moves, order
 from stado.core.order import ReadyEntry, entry_key, entry_name
-from stado.core.records import ClaimCell, CoordinatorLease, Ending, Heartbeat, Record
+from stado.core.records import Asks, ClaimCell, CoordinatorLease, Ending, Heartbeat, Record
 from stado.core.states import Reason, State
+from stado.errors import StoreError
 from stado.jobs import queue_index, reaping, submit
 from stado.jobs.leadership import CoordinatorWatch, Leadership
 from stado.jobs.queue_index import Repair, RepairReport
@@ -28,6 +29,8 @@ _lost = moves.lost
 _entry_name = order.entry_name
 _lease_seconds = reaping._Look.lease_seconds
 _reap = Reaper._reap
+_checkpoint_silence = Reaper._checkpoint_silence
+_find_asks = Repository.find_asks
 
 
 def list_and_keep_watching(self: Reaper) -> list[Entry]:
@@ -55,6 +58,20 @@ def lost_any_number_of_times(
         reason=reason,
         detail=detail,
     )
+
+
+def no_answer_is_no_checkpoint(self: Reaper, look: reaping._Look) -> float:
+    try:
+        return _checkpoint_silence(self, look)
+    except StoreError:
+        return math.inf
+
+
+def no_answer_is_no_request(self: Repository, job_id: str, epoch: int) -> Stored[Asks] | None:
+    try:
+        return _find_asks(self, job_id, epoch)
+    except StoreError:
+        return None
 
 
 class _Blind(Repository):
@@ -178,6 +195,25 @@ MUTANTS = (
         _FAILED_READ,
         replaced(Reaper, "_restart", lambda *_: None),
         {"operation": Operation.HEAD, "prefix": "status/"},
+    ),
+    Mutant(
+        "reports that cannot be read are silence",
+        "A report that cannot be read starts the watch of its agent's jobs again.",
+        f"{REAPING}::test_a_report_that_cannot_be_read_costs_the_jobs_of_its_agent_only",
+        replaced(reaping._Witnesses, "failure", lambda *_: None),
+    ),
+    Mutant(
+        "checkpoints that cannot be listed are none",
+        "A listing of checkpoints that fails starts the watch of its job again.",
+        _FAILED_READ,
+        replaced(Reaper, "_checkpoint_silence", no_answer_is_no_checkpoint),
+        {"operation": Operation.LIST, "prefix": "status/"},
+    ),
+    Mutant(
+        "requests that cannot be read are none",
+        "No verdict on a loss is given as long as it cannot be read what was asked.",
+        f"{CANCELS}::test_a_reaper_that_cannot_read_what_was_asked_gives_no_verdict",
+        replaced(Repository, "find_asks", no_answer_is_no_request),
     ),
     Mutant(
         "failed listings cost no watch",
