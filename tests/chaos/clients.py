@@ -16,7 +16,9 @@ from typing import Any
 from tests.chaos.ledger import Ledger
 from tests.chaos.plan import SCRIPT, Cancel, Plan, Submission, Verify
 
-_AT_ONCE = 3
+_AT_ONCE = {"submit": 2, "cancel": 2}
+"""Processes; a cancel that waits behind submissions would come when its job has ended."""
+
 _SECONDS_MAX = 120.0
 _PAUSE_SECONDS = 0.5
 _ANSWERED = {"submit": (0,), "cancel": (0, 1)}
@@ -44,7 +46,7 @@ class Clients:
         self._environment = dict(environment)
         self._may_refuse = may_refuse
         self._began = time.monotonic()
-        self._slots = threading.Semaphore(_AT_ONCE)
+        self._slots = {what: threading.Semaphore(count) for what, count in _AT_ONCE.items()}
         self._deeds: list[tuple[float, Callable[[Any], None], Any]] = [
             *((one.at, self._submit, one) for one in plan.submissions),
             *((one.at, self._submit, one) for one in plan.submissions if one.twice),
@@ -102,7 +104,7 @@ class Clients:
         patience = [*killed_after]
         while not self._stopped:
             limit = patience.pop(0) if patience else None
-            with self._slots:
+            with self._slots[what]:
                 code, out, err = self._call(argv, limit)
             if code in _ANSWERED[what] and out:
                 self._ledger.count(f"{what} answered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -27,7 +28,8 @@ _REFUSED_BEYOND_SECONDS = 600.0
 
 
 class ChaosFleet(Fleet):
-    """Each of its processes has a clock, a way to the store, and perhaps a disk of its own."""
+    """Each of its processes has a host's name, a clock, a way to the store, and perhaps a disk of
+    its own: who shares a host speaks for the others there."""
 
     entered: SmallDisk | None = None
     """The disk that the next process sees."""
@@ -37,6 +39,7 @@ class ChaosFleet(Fleet):
         return [sys.executable, "-m", "tests.chaos.shifted_clock", program, "run", *options]
 
     def _run(self, name: str, argv: list[str]) -> subprocess.Popen[bytes]:
+        argv = _as_host(name, argv, is_root=os.geteuid() == 0 or self.entered is not None)
         return super()._run(name, argv if self.entered is None else self.entered.entering(argv))
 
     @property
@@ -46,6 +49,13 @@ class ChaosFleet(Fleet):
     def set_environment(self, variables: Mapping[str, str]) -> None:
         """For processes that are started from here on."""
         self._environment |= variables
+
+
+def _as_host(name: str, argv: list[str], *, is_root: bool) -> list[str]:
+    """What starts a program that sees another name of its host (Linux)."""
+    namespaces = ["--uts"] if is_root else ["--user", "--map-root-user", "--uts"]
+    script = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
+    return ["unshare", *namespaces, "sh", "-c", script, f"host-{name}", *argv]
 
 
 @dataclass
