@@ -1,5 +1,8 @@
 """How input is searched: where nothing else is asked for, by the same examples in each run.
 
+Some are taken from the constants of the modules that are loaded, so other tests beside a test may
+change its examples: one that fails is printed with what repeats it alone.
+
 `HYPOTHESIS_PROFILE=search` looks at other ones each time, ten times as many, and begins with those
 that failed last.
 """
