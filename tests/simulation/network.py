@@ -30,7 +30,9 @@ class Ways:
     latency_max: float = 0.1
     timeout: float = 10.0
     """Until somebody who waits for an answer gives up."""
+    stall_min: float = 0.0
     stall_max: float = 300.0
+    late_min: float = 0.0
     late_max: float = 600.0
     slow: float = 20.0
     page_size: int = LIST_LIMIT_MAX
@@ -237,7 +239,8 @@ class Line:
 
     def _stall(self, process: SimProcess) -> None:
         process.freeze()
-        self._kernel.after(self._kernel.random.uniform(0, self._ways.stall_max), process.thaw)
+        seconds = self._kernel.random.uniform(self._ways.stall_min, self._ways.stall_max)
+        self._kernel.after(seconds, process.thaw)
 
     def _apply_later(self, process: SimProcess, call: Callable[[], object]) -> None:
         """When nobody expects it any more; and nobody hears what came of it."""
@@ -246,7 +249,8 @@ class Line:
             with suppress(StadoError, OSError):
                 self._bucket.act(process, call)
 
-        self._kernel.after(self._kernel.random.uniform(0, self._ways.late_max), land)
+        seconds = self._kernel.random.uniform(self._ways.late_min, self._ways.late_max)
+        self._kernel.after(seconds, land)
 
     def _note(self, request: _Request, answer: str) -> None:
         self._observer.note_request(
