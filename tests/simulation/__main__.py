@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import click
@@ -46,11 +47,13 @@ def main(seed: int | None, seeds: int, first: int, soak: bool, jobs: int) -> Non
 def _run_many(seeds: Iterable[int], jobs: int) -> int:
     begin = time.monotonic()
     total = steps = requests = ended = broken = 0
+    events: Counter[str] = Counter()
     slowest = 0.0
     try:
         for outcome in outcomes(seeds, jobs):
             total, steps, requests = total + 1, steps + outcome.steps, requests + outcome.requests
             ended += outcome.jobs
+            events += outcome.events
             slowest = max(slowest, outcome.healed_seconds)
             if outcome.violation is not None:
                 broken += 1
@@ -63,6 +66,7 @@ def _run_many(seeds: Iterable[int], jobs: int) -> int:
         f"{ended:,} jobs; at rest after {slowest:.0f} simulated seconds at most; "
         f"{seconds:.0f} s, {steps / max(seconds, 0.001):,.0f} steps a second"
     )
+    click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(events.items())))
     return int(broken > 0)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TextIO
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Proof, RunRecord
+from stado.core.records import EndCell, Proof, RunRecord
 from stado.core.spec import Request
 from stado.core.states import State
 from stado.jobs.deployments import make_deployment
@@ -54,6 +55,8 @@ class Outcome:
     jobs: int
     healed_seconds: float
     """From the end of all faults until everything was at rest."""
+    events: Counter[str]
+    """What was done, and what went wrong: starts, verdicts, fates of requests, mishaps."""
     digest: str
     """Of the whole trace."""
 
@@ -295,8 +298,22 @@ class World:
             requests=self.trace.requests,
             jobs=len(self.known_jobs),
             healed_seconds=self.kernel.now - self.healed_at,
+            events=self._events(),
             digest=self.trace.digest,
         )
+
+    def _events(self) -> Counter[str]:
+        events: Counter[str] = Counter(start=len(self.started))
+        events.update({f"request {fate}": count for fate, count in self.trace.faults.items()})
+        events.update({f"mishap {name}": count for name, count in self.mishaps.counts.items()})
+        for job_id in self.known_jobs:
+            for entry in walk(self.store, keys.cells(job_id)):
+                if entry.key.endswith(".end.json"):
+                    end = decode(EndCell, entry.key, self.store.get(entry.key).data)
+                    events[f"verdict {end.ending.verdict}"] += 1
+                    adopted = end.record.holder is not None and end.record.holder.adopted
+                    events["adoption"] += adopted
+        return events
 
 
 @contextmanager
