@@ -42,7 +42,15 @@ def log_to_stderr() -> None:
     """One line an event, for programs that run on and on. Of libraries what they warn of."""
     import logging
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    class Line(logging.Formatter):
+        """A message may quote what a bucket holds, which shall not drive a terminal."""
+
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - theirs
+            return _printable(super().formatMessage(record))
+
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(Line("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[to_stderr])
     for name in _OUR_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
@@ -55,6 +63,15 @@ def _in_one_line(record: LogRecord) -> bool:
     if record.name.partition(".")[0] not in _OUR_LOGGERS:
         record.exc_info = None
     return True
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def log_nowhere() -> None:

@@ -89,8 +89,11 @@ def ago_text(instant: datetime, now: datetime) -> str:
 
 
 def moment_text(instant: datetime) -> str:
-    """`2026-03-29 01:30:00Z`."""
-    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    """`2026-03-29 01:30:00Z`; as it is written where the calendar has no such moment in UTC."""
+    try:
+        return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    except OverflowError:
+        return instant.isoformat(sep=" ", timespec="seconds")
 
 
 def _last_sign(record: Record, life: Life) -> datetime:
