@@ -220,7 +220,7 @@ def _faults(draw: random.Random, seconds: float, kinds: list[FaultKind]) -> list
         Fault(
             at=draw.uniform(min(4.0, seconds / 4), seconds),
             kind=kind,
-            seconds=draw.choice((draw.uniform(0.5, 4), draw.uniform(7, 16))),
+            seconds=draw.choice((draw.uniform(0.5, 4), draw.uniform(8, 20))),
             target=draw.random(),
             amount=draw.choice(_CLOCKS_OFF_BY),
         )

@@ -34,7 +34,7 @@ from tests.chaos.store_server import MortalServer
 from tests.chaos.summary import Times, summary_lines
 from tests.servers import run_seaweedfs
 
-LEASE_SECONDS = 6.0
+LEASE_SECONDS = 5.0
 REST_SECONDS_MAX = 300.0
 """From the end of the faults until no job is open: what was queued last has to run, and what was
 lost last has to be missed for a lease, on a machine that has other things to do."""
