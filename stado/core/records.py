@@ -21,7 +21,10 @@ LEASE_SECONDS_DEFAULT = 120.0
 CANCEL_GRACE_SECONDS_DEFAULT = 30.0
 
 Seconds = Annotated[float, msgspec.Meta(ge=0.1, le=86_400)]
-"""How long a lease lasts, or a pace: never so short that somebody would spin."""
+"""How long a lease lasts: never so short that somebody would spin."""
+
+Pace = Annotated[float, msgspec.Meta(ge=0.01, le=86_400)]
+"""How often something is to be expected."""
 
 Grace = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 
@@ -273,7 +276,7 @@ class Capacity(Document, frozen=True, kw_only=True):
     host_at: Instant | None = None
     """The same moment by the host's own clock."""
     counter: Count
-    broadcast_seconds: Seconds
+    broadcast_seconds: Pace
     """How often it is written: silence is judged against it."""
     cpu_total: Amount
     cpu_free: Amount

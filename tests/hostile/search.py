@@ -1,17 +1,19 @@
-"""How input is searched here: slowly made, and often thrown away."""
+"""How input is searched here: as elsewhere, with fixtures that serve all examples of a test."""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-from tests import search
+from tests.search import examples as bounded
 
-SLOW_TO_MAKE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+_FINE = [
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.function_scoped_fixture,
+]
 
 
 def examples(count: int) -> settings:
     """The settings of a test that looks at so many examples in a check."""
-    return settings(
-        search.examples(count),
-        suppress_health_check=[*SLOW_TO_MAKE, HealthCheck.function_scoped_fixture],
-    )
+    return settings(bounded(count), suppress_health_check=_FINE)
