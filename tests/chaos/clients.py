@@ -16,7 +16,7 @@ from typing import Any
 from tests.chaos.ledger import Ledger
 from tests.chaos.plan import SCRIPT, Cancel, Plan, Submission, Verify
 
-_AT_ONCE = {"submit": 2, "cancel": 2}
+_AT_ONCE = {"submit": 3, "cancel": 2}
 """Processes; a cancel that waits behind submissions would come when its job has ended."""
 
 _SECONDS_MAX = 120.0
