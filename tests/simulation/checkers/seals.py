@@ -45,6 +45,7 @@ class SealsChecker(Checker):
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._beats: dict[str, _Sign] = defaultdict(_Sign)
         self._checkpoints: dict[str, _Sign] = defaultdict(_Sign)
+        self._newest_checkpoints: dict[str, str] = {}
         self._reports: dict[tuple[str, str, int], _Sign] = defaultdict(_Sign)
         self._looks: dict[tuple[SimProcess, str], float] = {}
         self._last_listed: dict[SimProcess, str] = {}
@@ -66,9 +67,17 @@ class SealsChecker(Checker):
         elif change.folder == "running":
             self._beats[change.parts[1].removesuffix(".json")].note(change.at, change.after)
         elif change.parts[2:3] == ["checkpoints"]:
-            self._checkpoints[change.parts[1]].note(change.at, change.key)
+            self._note_checkpoint(change)
         elif change.parts[2:] == ["heartbeat"]:
             self._check_heartbeat(change)
+
+    def _note_checkpoint(self, change: Change) -> None:
+        """Names are in the order of epochs and saves: a part of a lost epoch that comes late says
+        nothing of the present one."""
+        job_id = change.parts[1]
+        newest = max(change.key, self._newest_checkpoints.get(job_id, ""))
+        self._newest_checkpoints[job_id] = newest
+        self._checkpoints[job_id].note(change.at, newest)
 
     def _check_heartbeat(self, change: Change) -> None:
         beat = change.decode_after(Heartbeat)
