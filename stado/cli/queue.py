@@ -28,8 +28,9 @@ def resume(*, as_json: bool, target: Target) -> None:
     """Let jobs start again."""
     from stado.jobs.changes import resume_queue
 
+    user = user_name()
     with opened_repository(target) as repo:
-        resume_queue(repo)
+        resume_queue(repo, by=user)
     _answer(paused=False, as_json=as_json)
 
 

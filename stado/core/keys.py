@@ -14,7 +14,8 @@ from stado.core.states import State
 DEPLOYMENT = "stado.json"
 RUNS = "runs/"
 READY = "index/ready/"
-QUEUE_PAUSED = "index/ready/!paused"
+QUEUE_MARKS = "index/ready/!"
+"""So begin the marks that pause and resume the queue: they sort before every entry."""
 CAPACITY = "capacity/"
 COORDINATOR_LEASE = "control/coordinator.json"
 PROOF = "control/proof"
@@ -26,6 +27,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194}")
 
 _EPOCH = "((?!000000)[0-9]{6})"
 """Sequences count from 1 in six digits, too."""
+
+_MARK = re.compile(r"([0-9]{15})-(paused|open)")
+_MARK_MS_MAX = 10**15 - 1
 
 _PART = re.compile(r"[0-9]{6,9}")
 
@@ -121,6 +125,18 @@ def parse_log_segment(key: str) -> tuple[int, int] | None:
     """(epoch, offset) of a log segment's key."""
     match = re.fullmatch(rf"{_EPOCH}-([0-9]{{16}})", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
+
+
+def queue_mark(at_ms: int, *, paused: bool) -> str:
+    """The mark of who paused or resumed the queue at this moment of the store's clock. The newest
+    sorts first."""
+    return f"{QUEUE_MARKS}{_MARK_MS_MAX - at_ms:015d}-{'paused' if paused else 'open'}"
+
+
+def parse_queue_mark(key: str) -> tuple[int, bool] | None:
+    """(milliseconds, whether it pauses) of a mark."""
+    match = _MARK.fullmatch(key.removeprefix(QUEUE_MARKS))
+    return (_MARK_MS_MAX - int(match[1]), match[2] == "paused") if match else None
 
 
 def output_manifest(job_id: str, epoch: int) -> str:

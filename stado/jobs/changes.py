@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stado.core import keys
 from stado.core.records import Asks, Intent, Record
 from stado.core.spec import make_request
 from stado.core.states import State, Verdict
 from stado.errors import Ambiguous, NotFound, Refused
 from stado.jobs.endings import ask_cancel, claim_for_intent, finish_intent, settle
 from stado.jobs.finding import find_job
+from stado.jobs.queue_index import mark_queue
 from stado.jobs.repository import Repository
 from stado.jobs.submit import Submission, submit
 
@@ -105,8 +105,9 @@ def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) 
 
 def pause_queue(repo: Repository, *, by: str) -> None:
     """No agent claims anything until the queue is resumed; what runs goes on."""
-    repo.store.put(keys.QUEUE_PAUSED, by.encode())
+    mark_queue(repo, paused=True, by=by)
 
 
-def resume_queue(repo: Repository) -> None:
-    repo.store.delete(keys.QUEUE_PAUSED, None)
+def resume_queue(repo: Repository, *, by: str) -> None:
+    """Also where it is not paused: a pause that is still on its way comes to nothing then."""
+    mark_queue(repo, paused=False, by=by)

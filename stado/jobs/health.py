@@ -16,6 +16,7 @@ from stado.core.ids import is_job_id
 from stado.core.records import Capacity, CoordinatorLease, Record, RunRecord
 from stado.core.states import State
 from stado.errors import NotFound, Unreadable
+from stado.jobs.queue_index import find_pause_mark
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry
 
@@ -207,19 +208,16 @@ class Pause:
     age_seconds: float
 
 
-def queue_paused(repo: Repository) -> bool:
-    """One listing."""
-    return any(entry.key == keys.QUEUE_PAUSED for entry in repo.store.list(keys.READY, limit=1))
-
-
 def find_pause(repo: Repository) -> Pause | None:
-    """None while the queue goes on. Two requests."""
-    try:
-        entry = repo.store.head(keys.QUEUE_PAUSED)
-        by = repo.store.get(keys.QUEUE_PAUSED).data.decode(errors="replace")
-    except NotFound:
+    """None while the queue goes on. One listing, and a read while it is paused."""
+    mark = find_pause_mark(repo)
+    if mark is None:
         return None
-    return Pause(by, _age_seconds(entry, repo.now()))
+    try:
+        by = repo.store.get(mark.key).data.decode(errors="replace")
+    except NotFound:
+        return None  # the mark of who resumed it is there now
+    return Pause(by, _age_seconds(mark, repo.now()))
 
 
 def _kinds() -> Mapping[str, type[Document]]:

@@ -10,14 +10,15 @@ import itertools
 import logging
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from stado.core import keys
 from stado.core.order import ReadyEntry, entry_name, parse_entry
 from stado.core.records import Record
 from stado.core.states import State
-from stado.errors import StoreError, Unreadable
+from stado.errors import Exists, StoreError, Unreadable
 from stado.jobs.endings import finish_intent, remove_queued, settle
 from stado.jobs.repository import Cells, Repository
 from stado.ports import Entropy
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 PAGES_MAX = 200
 """Listing pages that one repair looks at: 200,000 names."""
+
+_MARKS_MAX = 20
+"""Names at the head of the queue among which its newest mark is looked for."""
 
 _FAILURES_MAX = 3
 """Jobs that may fail in one turn before it is the store that fails."""
@@ -43,16 +47,54 @@ class Page:
 
 
 def read_page(repo: Repository, *, start_after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
-    """One listing: a page of the queue in order, and whether the queue is paused (the mark sorts
-    first, so every reader of the head sees it at no extra request)."""
+    """One listing: a page of the queue in order, and whether the queue is paused (the newest mark
+    sorts first, so every reader of the head sees it at no extra request)."""
     listed = repo.store.list(keys.READY, start_after=start_after, limit=limit)
     names = [entry.key.removeprefix(keys.READY) for entry in listed]
     parsed = [parse_entry(name) for name in names]
     return Page(
         entries=[entry for entry in parsed if entry is not None],
-        paused=any(entry.key == keys.QUEUE_PAUSED for entry in listed[:1]),
+        paused=_pause_mark(listed[:_MARKS_MAX]) is not None,
         next_after=listed[-1].key if len(listed) == limit else None,
     )
+
+
+def queue_paused(repo: Repository) -> bool:
+    """One listing."""
+    return find_pause_mark(repo) is not None
+
+
+def find_pause_mark(repo: Repository) -> Entry | None:
+    """The mark that pauses the queue, named by who made it; None while it goes on. One listing."""
+    return _pause_mark(repo.store.list(keys.READY, limit=_MARKS_MAX))
+
+
+def mark_queue(repo: Repository, *, paused: bool, by: str) -> None:
+    """Pauses or resumes the queue, from the moment on that this is called. The newest mark counts,
+    and none is ever written again: one that lands late lies behind those that were made since.
+
+    A listing, a write, and a deletion for each older mark. A crash leaves older marks, which the
+    next one deletes."""
+    listed = repo.store.list(keys.QUEUE_MARKS, limit=_MARKS_MAX)
+    known = (keys.parse_queue_mark(entry.key) for entry in listed)
+    newest_ms = max((parsed[0] for parsed in known if parsed is not None), default=-1)
+    at_ms = max(repo.now_ms(), newest_ms + 1)
+    mark = keys.queue_mark(at_ms, paused=paused)
+    with suppress(Exists):  # somebody else said the same in the same millisecond
+        repo.store.create(mark, by.encode())
+    for entry in listed:
+        if entry.key > mark:
+            repo.store.delete(entry.key, None)
+
+
+def _pause_mark(listed: Sequence[Entry]) -> Entry | None:
+    """The newest mark in the head of the folder, if it pauses the queue. What others put among the
+    marks is passed over."""
+    for entry in listed:
+        parsed = keys.parse_queue_mark(entry.key)
+        if parsed is not None:
+            return entry if parsed[1] else None
+    return None
 
 
 def mend_entry(repo: Repository, record: Record, entry: ReadyEntry) -> None:

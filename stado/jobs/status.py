@@ -16,6 +16,7 @@ from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Record
 from stado.core.states import State, Verdict, projection_rank
 from stado.errors import Ambiguous, NotFound, Unreadable
 from stado.jobs.finding import find_job
+from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import LIST_LIMIT_MAX
 
@@ -131,17 +132,20 @@ def count_states(states: dict[str, State]) -> dict[State, int]:
 def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_Names, bool]:
     """The names under every prefix, and whether the queue is paused."""
     names = _Names()
+    paused = False
 
     def look(state: State | None) -> _Page:
-        if state is None:
-            return _Page([entry.key for entry in repo.store.list(keys.READY, limit=1)])
-        return list_state(state)
+        nonlocal paused
+        if state is not None:
+            return list_state(state)
+        paused = queue_paused(repo)
+        return _Page([])
 
     looks: list[State | None] = [*State, None]
     pages = repo.tasks.map(look, looks, limit=len(looks))
     for state, page in zip(State, pages, strict=False):
         names.add(state, page)
-    return names, keys.QUEUE_PAUSED in pages[-1].keys
+    return names, paused
 
 
 def _head_of(repo: Repository, state: State, start: str, limit: int) -> _Page:

@@ -43,6 +43,8 @@ _SAMPLES = {
     "entry": "an-entry",
     "path": "deep/er/file.bin",
     "state": "running",
+    "inverted ms:15": "999999999999996",
+    "said": "paused",
 }
 """What stands for each placeholder of a key."""
 
@@ -60,6 +62,8 @@ _ARGUMENTS: Mapping[str, Any] = {
     "consumer": _SAMPLES["consumer"],
     "entry_name": _SAMPLES["entry"],
     "path": _SAMPLES["path"],
+    "at_ms": 3,
+    "paused": True,
 }
 
 _NO_KEYS = {"component", "job_of_record"}

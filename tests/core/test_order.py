@@ -64,7 +64,7 @@ def test_the_priority_is_inverted_in_19_digits(priority: int, inverted: str) -> 
 
 def test_the_pause_mark_sorts_before_every_entry() -> None:
     """R209"""
-    assert entry_key(queued(priority=PRIORITY_MAX)) > keys.QUEUE_PAUSED
+    assert entry_key(queued(priority=PRIORITY_MAX)) > keys.queue_mark(0, paused=True)
 
 
 def test_a_job_that_states_nothing_needs_one_core_and_one_gib() -> None:

@@ -237,7 +237,7 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(make_fleet: MakeFleet
     other.terminate()
     other.wait()
     assert fleet.states(submission) == {submission.job_ids[0]: State.QUEUED}
-    resume_queue(fleet.repo)
+    resume_queue(fleet.repo, by="tests")
     assert set(fleet.wait_at_rest(submission).values()) == {State.COMPLETED}
 
 

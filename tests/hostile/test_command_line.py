@@ -242,7 +242,7 @@ def test_nothing_that_a_store_holds_drives_a_terminal(stado: Program, shop: Worl
     shop.beat(shop.claim(second), Phase.STOPPING, trouble=f"trouble {EVIL}", by=EVIL)
     for number, changes in enumerate(hostile_reports(shop)):
         report(shop, f"c{number}{EVIL}", **changes)
-    shop.repo.store.put(keys.QUEUE_PAUSED, EVIL.encode())
+    shop.repo.store.put(keys.queue_mark(0, paused=True), EVIL.encode())
     commands = [
         ["status"],
         ["status", "run"],

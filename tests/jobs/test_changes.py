@@ -6,13 +6,14 @@ from stado.core import keys
 from stado.core.records import Ending, Holder, Intent, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
-from stado.errors import NotFound
+from stado.errors import Ambiguous, NotFound
 from stado.jobs.changes import Cancellation, cancel, pause_queue, rerun, resume_queue
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
 from stado.jobs.queue_index import read_page
 from stado.jobs.reaping import Reaper
+from stado.jobs.repository import Repository
 from stado.jobs.status import newest, story
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
@@ -280,7 +281,7 @@ def test_a_paused_queue_shows_in_the_page_that_an_agent_reads_anyway(world: Worl
     assert len(page.entries) == 1
     assert counting.snapshot().of() == counting.snapshot().of(Operation.LIST) == 1
     assert newest(world.repo, limit=5).queue_paused
-    resume_queue(world.repo)
+    resume_queue(world.repo, by="ada")
     assert not read_page(world.repo).paused
     assert not newest(world.repo, limit=5).queue_paused
 
@@ -290,8 +291,47 @@ def test_pausing_twice_and_resuming_twice_is_no_error(world: World) -> None:
     for _ in range(2):
         pause_queue(world.repo, by="ada")
     for _ in range(2):
-        resume_queue(world.repo)
+        resume_queue(world.repo, by="ada")
     assert read_page(world.repo).entries == []
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_what_lands_late_does_not_undo_what_was_said_since(world: World, paused: bool) -> None:
+    """R209"""
+    late = FaultyStore(
+        world.store, world.clock, ScriptedFaults(Fault(FaultKind.LATE, Operation.CREATE))
+    )
+    with pytest.raises(Ambiguous):
+        say(world.repo_over(late), paused=paused)
+    world.clock.sleep(1)
+    say(world.repo, paused=not paused)
+    late.land_late_writes()
+    assert read_page(world.repo).paused is not paused
+    say(world.repo, paused=paused)
+    assert read_page(world.repo).paused is paused
+    assert len(world.names(keys.QUEUE_MARKS)) == 1
+
+
+def say(repo: Repository, *, paused: bool) -> None:
+    if paused:
+        pause_queue(repo, by="ada")
+    else:
+        resume_queue(repo, by="ada")
+
+
+def test_who_follows_a_clock_that_is_behind_still_has_the_last_word(world: World) -> None:
+    """R209"""
+    world.store.create(keys.queue_mark(world.repo.now_ms() + 60_000, paused=True), b"bob")
+    resume_queue(world.repo, by="ada")
+    assert not read_page(world.repo).paused
+
+
+def test_names_that_are_no_marks_pause_nothing(world: World) -> None:
+    for name in ("paused", "!-paused", "12-paused", "000000000000000-paused-x"):
+        world.store.create(keys.QUEUE_MARKS + name, b"")
+    assert not read_page(world.repo).paused
+    pause_queue(world.repo, by="ada")
+    assert read_page(world.repo).paused
 
 
 def lost(world: World) -> Ending:

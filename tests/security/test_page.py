@@ -22,7 +22,7 @@ KEYS = (
     keys.DEPLOYMENT,
     keys.run("mine"),
     *(keys.record(state, JOB) for state in State),
-    keys.QUEUE_PAUSED,
+    keys.QUEUE_MARKS,
     keys.by_user("ada", JOB),
     keys.claim_cell(JOB, 1),
     keys.asks(JOB, 1),
