@@ -25,15 +25,15 @@ class Mishaps:
         kinds: list[tuple[float, Callable[[], str | None]]] = [
             (3, self._kill_process),
             (2, self._kill_command),
-            (2, self._freeze_process),
+            (4, self._freeze_process),
             (1, self._freeze_host),
             (2, self._terminate),
             (1, self._terminate_twice),
             (1, self._reboot),
             (0.5, self._lose_disk),
             (0.3, self._lose_host),
-            (3, self._cut_off),
-            (0.5, self._cut_off_all),
+            (6, self._cut_off),
+            (1, self._cut_off_all),
             (1, self._step_clock),
             (1, self._fill_disk),
             (1, self._tick_from_cron),
@@ -168,8 +168,8 @@ class Mishaps:
 
     def _later(self, happening: Callable[[], None]) -> None:
         lease = self._world.plan.lease
-        seconds = self._kernel.random.choice((1.0, lease / 4, 1.5 * lease, 4 * lease))
-        self._kernel.after(self._kernel.random.uniform(0, seconds), happening)
+        seconds = self._kernel.random.choice((1.0, lease / 2, 2 * lease, 5 * lease))
+        self._kernel.after(self._kernel.random.uniform(seconds / 2, seconds), happening)
 
     def _start(self, host: SimHost) -> None:
         if host.vanished or host.up:

@@ -99,7 +99,7 @@ class Person:
         if self._world.healing:
             return None
         actions = [self._submit_new, self._look, self._cancel, self._list]
-        weights = [4, 3, 2, 1]
+        weights = [4, 2, 2, 1]
         rare = [self._repeat, self._rerun, self._rest_queue]
         return dice.choices([*actions, *rare], weights=[*weights, 0.5, 0.5, 0.3])[0]
 
@@ -199,7 +199,7 @@ class Person:
     def _rest_queue(self, repo: Repository) -> None:
         pause_queue(repo, by=self._host.name)
         repo.clock.sleep(self._kernel.random.uniform(1, 30))
-        resume_queue(repo)
+        resume_queue(repo, by=self._host.name)
 
     def _some_job(self) -> str | None:
         jobs = self._world.known_jobs

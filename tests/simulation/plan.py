@@ -45,18 +45,18 @@ class Plan:
     @classmethod
     def drawn(cls, kernel: Kernel) -> Plan:
         dice = kernel.random
-        lease = dice.choice((6.0, 12.0, 30.0, 60.0))
+        lease = dice.choice((6.0, 12.0, 20.0))
         hosts = tuple(_draw_host(kernel) for _ in range(dice.choice((1, 2, 2, 3, 4))))
         return cls(
             lease=lease,
             grace=dice.choice((0.5, 5.0, 20.0)),
-            poll=dice.choice((1.0, 2.0, 5.0)),
-            safety=dice.choice((120.0, 240.0, 480.0)),
+            poll=dice.choice((1.0, 3.0, 5.0)),
+            safety=dice.choice((80.0, 160.0, 300.0)),
             hosts=hosts,
             coordinators=dice.choice((0, 1, 1, 2)),
             people=dice.choice((1, 2, 2, 3)),
-            jobs_max=dice.choice((1, 2, 4, 8, 12)),
-            mishaps=dice.choice((0, 0, 3, 8, 20)),
+            jobs_max=dice.choice((1, 4, 10, 20, 30)),
+            mishaps=dice.choice((0, 3, 8, 15, 25)),
             ways=Ways(
                 latency_max=dice.choice((0.002, 0.1, 0.5, 2.0)),
                 timeout=dice.choice((1.0, 10.0, 30.0)),
@@ -84,7 +84,7 @@ def _draw_host(kernel: Kernel) -> HostPlan:
 def draw_script(kernel: Kernel, lease: float) -> Script:
     """Of one job: mostly shorter than a lease, now and then much longer."""
     dice = kernel.random
-    seconds = dice.choice((0.0, 0.3, 2.0, lease / 2, 1.5 * lease, 4 * lease))
+    seconds = dice.choice((0.0, 0.0, 0.3, 2.0, lease / 2, 2 * lease, 4 * lease))
     return Script(
         seconds=seconds,
         exit_code=dice.choice((0, 0, 0, 0, 1)),

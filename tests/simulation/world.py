@@ -18,6 +18,7 @@ from typing import TextIO
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import EndCell, Proof, RunRecord
+from stado.core.ids import milliseconds
 from stado.core.spec import Request
 from stado.core.states import State
 from stado.jobs.deployments import make_deployment
@@ -94,7 +95,7 @@ class World:
         ]
         for service in self.services:
             service.start()
-        pause = self.plan.safety / 12
+        pause = self.plan.safety / 40
         self.people = [Person(self, host, pause=pause) for host in self.laptops]
         self.mishaps = Mishaps(self)
 
@@ -240,9 +241,12 @@ class World:
         if isinstance(self.weather, Storm):
             self.weather.active = False
         self.mishaps.stop()
-        self.store.delete(keys.QUEUE_PAUSED, None)
+        self.store.create(keys.queue_mark(self._store_ms(), paused=False), b"operator")
         for person in self.people:
             person.finish()
+
+    def _store_ms(self) -> int:
+        return milliseconds(self.store.now())
 
     def come_to_rest(self) -> None:
         bound = self.healed_at + self.bound_seconds
@@ -275,6 +279,8 @@ class World:
     def _unrest_in_store(self) -> Iterator[str]:
         for prefix in (keys.READY, keys.prefix(State.QUEUED), keys.prefix(State.RUNNING)):
             for entry in walk(self.store, prefix):
+                if entry.key.startswith(keys.QUEUE_MARKS):
+                    continue
                 yield f"there is {entry.key}"
         for entry in walk(self.store, keys.RUNS):
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
