@@ -17,8 +17,8 @@ from typing import TextIO
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import EndCell, Proof, RunRecord
 from stado.core.ids import milliseconds
+from stado.core.records import EndCell, Proof, RunRecord
 from stado.core.spec import Request
 from stado.core.states import State
 from stado.jobs.deployments import make_deployment
