@@ -16,7 +16,7 @@ SERVER_gs := fake-gcs
 DEMO := $(BIN)/python examples/digits-sweep/demo.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo bench sim soak chaos lock clean
+.PHONY: help venv test check format demo bench sim soak faults chaos lock clean
 
 help:  ## Show this list
 	@echo 'Targets (each sets up .venv when it has to):'
@@ -56,6 +56,9 @@ sim: $(STAMP)  ## Simulate many seeds (SEEDS=300), or one of them with all that 
 
 soak: $(STAMP)  ## Simulate new seeds until stopped
 	$(BIN)/python -m tests.simulation --jobs $(JOBS) --soak $(ARGS)
+
+faults: $(STAMP)  ## Simulate small scenarios with every fault at every request (ARGS='--only run:17:late')
+	$(BIN)/python -m tests.simulation.every_fault --jobs $(JOBS) $(ARGS)
 
 chaos: $(STAMP)  ## Hurt real processes for three minutes and check what is left (ARGS='--store file --seed 7')
 	$(BIN)/python -m tests.chaos $(ARGS)

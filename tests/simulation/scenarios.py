@@ -1,0 +1,119 @@
+"""Small scenarios in which every request may fail. To add one: a function that says who does what
+on a stage, and what comes of it without a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stado.core import keys
+from stado.core.states import State
+from tests.simulation.commands import Script
+from tests.simulation.network import Ways
+from tests.simulation.plan import HostPlan, Plan
+from tests.simulation.stage import Stage
+from tests.simulation.weather import Rates
+
+_LEASE = 6.0
+
+PLAN = Plan(
+    lease=_LEASE,
+    grace=0.5,
+    poll=1.0,
+    hosts=(HostPlan(), HostPlan()),
+    coordinators=1,
+    people=0,
+    jobs_max=0,
+    mishaps=0,
+    rates=Rates(),
+    ways=Ways(
+        latency_max=0.02,
+        timeout=1.0,
+        stall_min=1.2 * _LEASE,
+        stall_max=2.5 * _LEASE,
+        late_min=_LEASE,
+        late_max=3 * _LEASE,
+    ),
+)
+"""Two agents and a coordinator; a stall lasts longer than a lease, and so long a write is late."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`ends` and `starts`: the states of its jobs, and how many commands were started, when
+    nothing fails."""
+
+    name: str
+    play: Callable[[Stage], None]
+    requests_min: int
+    """Fewer would mean that it no longer is what it was."""
+    ends: tuple[State, ...]
+    starts: int
+    plan: Plan = PLAN
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(
+    name: str, *, requests_min: int, ends: tuple[State, ...], starts: int, plan: Plan = PLAN
+) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+    """Registers what it decorates."""
+
+    def register(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
+        SCENARIOS[name] = Scenario(name, play, requests_min, ends, starts, plan)
+        return play
+
+    return register
+
+
+@scenario("run", requests_min=20, ends=(State.COMPLETED,), starts=1)
+def _run(stage: Stage) -> None:
+    stage.submit("ann", "run", [Script(seconds=1.5)])
+
+
+@scenario("cancel-queued", requests_min=20, ends=(State.CANCELLED,), starts=0)
+def _cancel_queued(stage: Stage) -> None:
+    stage.submit("ann", "run", [Script(seconds=1.5)])
+    stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.cancel("bob", "run"))
+
+
+@scenario("cancel-running", requests_min=30, ends=(State.CANCELLED,), starts=1)
+def _cancel_running(stage: Stage) -> None:
+    stage.submit("ann", "run", [Script(seconds=4.0)])
+    stage.when(lambda: bool(stage.started), lambda: stage.cancel("bob", "run"))
+
+
+@scenario(
+    "submit",
+    requests_min=40,
+    ends=(State.COMPLETED, State.COMPLETED),
+    starts=2,
+    plan=replace(PLAN, ways=replace(PLAN.ways, creates_at_once=False)),
+)
+def _submit(stage: Stage) -> None:
+    """Two people send the same batch at once."""
+    scripts = [Script(seconds=0.5), Script(seconds=0.5)]
+    stage.submit("ann", "run", scripts)
+    stage.submit("bob", "run", scripts)
+
+
+@scenario("checkpoint", requests_min=60, ends=(State.COMPLETED,), starts=2)
+def _checkpoint(stage: Stage) -> None:
+    """The host of the first holder loses power when a checkpoint has been saved."""
+    script = Script(seconds=5.0, print_every=2.0, checkpoint_every=2.0, writes_output=True)
+    stage.submit("ann", "run", [script], verify=True)
+    stage.when(lambda: _has_saved(stage), lambda: _lose_holder(stage))
+
+
+def _has_saved(stage: Stage) -> bool:
+    return any(
+        entry.key.endswith(".manifest.json")
+        for job_id in stage.job_ids("run")
+        for entry in stage.store.list(keys.checkpoints_folder(job_id))
+    )
+
+
+def _lose_holder(stage: Stage) -> None:
+    for command in stage.started[-1:]:
+        stage.lose_power(command.host, seconds=2 * _LEASE)
