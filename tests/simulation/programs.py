@@ -3,6 +3,7 @@ they end by themselves."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _RESTART_SECONDS_MAX = 20.0
 
 
-class Service:
+class Service(ABC):
     """One program on one host."""
 
     name = ""
@@ -46,9 +47,11 @@ class Service:
         if self.wanted and self.host.up:
             self.start()
 
+    @abstractmethod
     def program(self) -> Callable[[], None]:
-        raise NotImplementedError
+        """What its process executes."""
 
+    @abstractmethod
     def terminate(self) -> None:
         """TERM."""
 
