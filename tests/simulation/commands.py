@@ -25,6 +25,9 @@ _GIB = 1024**3
 VERIFY = "verify"
 """The verify command of every job that has one."""
 
+RESULT = "result.txt"
+"""The file that a command writes, if it writes any."""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -38,6 +41,10 @@ class Script:
     writes_output: bool = False
     deaf: bool = False
     """Heeds no TERM."""
+
+
+def result_of(job_id: str) -> str:
+    return f"result of {job_id}\n"
 
 
 class SimCommand:
@@ -64,7 +71,7 @@ class SimCommand:
     def begin(self) -> None:
         self._print(f"begun {self.job_id} {self.epoch}\n")
         if self.script.writes_output:
-            self._write("output", "result.txt", f"result of {self.job_id}\n")
+            self._write("output", RESULT, result_of(self.job_id))
         if self.script.print_every:
             self._again(self.script.print_every, lambda: self._print("a line\n"))
         if self.script.checkpoint_every:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,23 +179,20 @@ class World:
         self.trace.note(command.host.name, f"start {command.job_id} epoch {command.epoch}")
         self.started.append(command)
         command.on_end = self._tell_end
-        for checker in self.checkers:
-            checker.on_start(command)
+        self._tell_checkers(lambda checker: checker.on_start(command))
 
     def _tell_end(self, command: SimCommand) -> None:
         self.trace.note(
             command.host.name,
             f"end {command.job_id} epoch {command.epoch}: {command.exit_code}",
         )
-        for checker in self.checkers:
-            checker.on_command_end(command)
+        self._tell_checkers(lambda checker: checker.on_command_end(command))
 
     def tell_answer(self, answer: Answer) -> None:
         if answer.what == "submitted":
             new = [job_id for job_id in answer.job_ids if job_id not in self.known_jobs]
             self.known_jobs.extend(new)
-        for checker in self.checkers:
-            checker.on_answer(answer)
+        self._tell_checkers(lambda checker: checker.on_answer(answer))
 
     # --- what its parts tell it ---------------------------------------------------------
 
@@ -203,13 +200,21 @@ class World:
         self, process: SimProcess, operation: Operation, key: str, fate: Fate, answer: str
     ) -> None:
         self.trace.note_request(process, operation, key, fate, answer)
-        for checker in self.checkers:
-            checker.on_request(process, operation, key)
+        self._tell_checkers(lambda checker: checker.on_request(process, operation, key))
 
     def _note_change(self, key: str, before: bytes | None, after: bytes | None) -> None:
         change = Change(self.kernel.now, self.bucket.author, key, before, after)
+        self._tell_checkers(lambda checker: checker.on_change(change))
+
+    def _tell_checkers(self, tell: Callable[[Checker], None]) -> None:
+        """A checker is called in the midst of a request: its own error must neither pass for an
+        answer of the store, nor for one of whoever asks."""
         for checker in self.checkers:
-            checker.on_change(change)
+            try:
+                tell(checker)
+            except Exception as error:  # noqa: BLE001 - what it cannot read breaks its rule
+                text = f"it cannot be judged: {error!r}"
+                self._note_violation(Violation(checker.rule, self.kernel.now, text), error)
 
     def _note_error(self, process: SimProcess, strand: Strand, error: BaseException) -> None:
         text = f"{process.name} on {process.host.name}, in {strand.name}: {error!r}"
@@ -230,9 +235,11 @@ class World:
             self.kernel.run_until(self.plan.safety)
             self.heal()
             self.come_to_rest()
-            if self.violation is None:
-                for checker in self.checkers:
-                    checker.at_end()
+            self.check_at_end()
+
+    def check_at_end(self) -> None:
+        if self.violation is None:
+            self._tell_checkers(lambda checker: checker.at_end())
 
     def heal(self) -> None:
         self.trace.note("world", "healed")

@@ -81,6 +81,8 @@ class CancelsChecker(Checker):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._last_epoch: dict[str, int] = {}
+        self._ran_in: dict[str, int] = {}
+        """The epoch in which a job was running when its cancel was acknowledged."""
 
     def on_answer(self, answer: Answer) -> None:
         if answer.what != "cancelled" or answer.record is None:
@@ -88,6 +90,8 @@ class CancelsChecker(Checker):
         record = answer.record
         running = record.state is State.RUNNING
         last = record.epoch if running else record.epoch - 1
+        if running:
+            self._ran_in.setdefault(record.id, record.epoch)
         if record.state.at_rest:
             last = record.epoch if self._ran(record) else last
         known = self._last_epoch.get(record.id, last)
@@ -101,10 +105,14 @@ class CancelsChecker(Checker):
             )
 
     def at_end(self) -> None:
-        for job_id in self._last_epoch:
+        for job_id, epoch in self._ran_in.items():
             record = self._resting(job_id)
             if record is None:
                 self.fail(f"{job_id} was cancelled and has no end")
+            elif record.epoch > epoch and record.state is not State.CANCELLED:
+                self.fail(
+                    f"{job_id} was cancelled in epoch {epoch} and {record.state} in {record.epoch}"
+                )
 
     @staticmethod
     def _ran(record: Record) -> bool:

@@ -112,7 +112,8 @@ class Checker:
     def on_start(self, command: SimCommand) -> None:
         """A command is about to be executed."""
 
-    def on_command_end(self, command: SimCommand) -> None: ...
+    def on_command_end(self, command: SimCommand) -> None:
+        """It has ended, by itself or by a signal."""
 
     def on_answer(self, answer: Answer) -> None:
         """Somebody has got an answer from a use case."""

@@ -1,11 +1,15 @@
-"""Cells: made once, never changed, never deleted; one claim and one verdict an epoch, in order."""
+"""Cells: made once, never changed, never deleted; one claim and one verdict an epoch, in order. And
+what follows from the last verdict: a record at rest stays."""
 
 from __future__ import annotations
 
 from stado.core import keys
-from stado.core.records import ClaimCell, EndCell, Heartbeat, Record
-from stado.core.states import Verdict
+from stado.core.records import ClaimCell, EndCell, Heartbeat, Holder, Record
+from stado.core.states import State, Verdict
 from tests.simulation.checkers.base import Change, Checker
+from tests.simulation.process import SimProcess
+
+_AT_REST = frozenset(keys.prefix(state) for state in State if state.at_rest)
 
 
 class CellsChecker(Checker):
@@ -13,7 +17,13 @@ class CellsChecker(Checker):
 
     rule = "a cell is made once, by who may make it"
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._claimers: dict[tuple[str, int], SimProcess] = {}
+
     def on_change(self, change: Change) -> None:
+        if f"{change.folder}/" in _AT_REST and change.before not in (None, change.after):
+            self.fail(f"{change.key} was {'changed' if change.after else 'deleted'}")
         if change.folder != "status" or change.parts[2] != "cells":
             return
         if change.before is not None:
@@ -29,6 +39,8 @@ class CellsChecker(Checker):
         self._check_record(change, record, epoch)
         if kind == "end":
             self._check_verdict(change, record)
+        elif change.author is not None:
+            self._claimers[record.id, epoch] = change.author
 
     def _check_record(self, change: Change, record: Record, epoch: int) -> None:
         if (record.id, record.epoch) != (change.job_id, epoch):
@@ -47,11 +59,22 @@ class CellsChecker(Checker):
         claim = self._find(ClaimCell, keys.claim_cell(record.id, record.epoch))
         if claim is not None and claim.intent is not None:
             return
-        holder = claim.record.holder if claim is not None else None
-        author = change.author
-        if holder is not None and author is not None and author.host.name == holder.host:
-            return
         beat = self._find(Heartbeat, keys.heartbeat(record.id))
-        if beat is None or beat.epoch < record.epoch or not beat.sealed:
+        if beat is not None and beat.epoch >= record.epoch and beat.sealed:
+            return
+        self._check_holder(change, record, claim.record.holder if claim is not None else None)
+
+    def _check_holder(self, change: Change, record: Record, holder: Holder | None) -> None:
+        """Its supervisor says how it ended, or the agent of a supervisor that is gone; and nothing
+        that was started lives any more."""
+        author = change.author
+        if holder is None or author is None or author.host.name != holder.host:
             who = author.host.name if author is not None else "somebody"
             self.fail(f"{who} made {change.key}, which it does not hold, without a seal")
+            return
+        claimer = self._claimers.get((record.id, record.epoch), author)
+        if claimer is not author and not claimer.gone:
+            self.fail(f"{author.name} made {change.key}, whose supervisor lives, without a seal")
+        for command in claimer.commands:
+            if command.job_id == record.id and command.exit_code is None:
+                self.fail(f"{change.key} was made while its command lives, without a seal")

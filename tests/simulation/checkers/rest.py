@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
 from stado.core import keys
-from stado.core.records import EndCell, Record
+from stado.core.records import Asks, ClaimCell, EndCell, Ending, Record
 from stado.core.states import State, Verdict
 from stado.jobs.logs import LogReader
 from stado.jobs.outputs import find_manifest
@@ -11,7 +13,10 @@ from stado.jobs.repository import Repository
 from stado.storage.port import walk
 from tests.jobs.fakes import FakeClock, FakeEntropy, InlineTasks
 from tests.simulation.checkers.base import Checker
-from tests.simulation.commands import SimCommand
+from tests.simulation.commands import RESULT, SimCommand, result_of
+
+_STOPPED = (0 - signal.SIGTERM,)
+"""Exit codes of what the system itself has ended: nobody else sends that signal here."""
 
 
 class RestChecker(Checker):
@@ -20,6 +25,7 @@ class RestChecker(Checker):
     rule = "all has ended, in one place, with what it left"
 
     def at_end(self) -> None:
+        """What still runs on hosts the world itself waits for."""
         self._repo = Repository(
             self.world.store,
             self.world.deployment,
@@ -36,7 +42,6 @@ class RestChecker(Checker):
                 self.fail(f"{job_id} is in {states}")
             else:
                 self._check_job(job_id)
-        self._check_hosts()
 
     def _check_job(self, job_id: str) -> None:
         record = self._resting(job_id)
@@ -49,28 +54,48 @@ class RestChecker(Checker):
         end = self._find(EndCell, keys.end_cell(job_id, record.epoch))
         if end is None or end.record != record:
             self.fail(f"{job_id} does not rest as its verdict says")
-        if record.ending is not None and record.ending.verdict is Verdict.COMPLETED:
-            self._check_completed(record)
+        if end is not None:
+            self._check_ending(record, end.ending)
 
-    def _check_completed(self, record: Record) -> None:
-        """It ran to its end, with exit code 0, and what it printed and wrote is there."""
-        commands = [
+    def _check_ending(self, record: Record, ending: Ending) -> None:
+        """That of a command that ended by itself is its own; a cancel was asked for."""
+        asked = self._cancel_asked(record)
+        if ending.verdict is Verdict.CANCELLED and not asked:
+            self.fail(f"{record.id} is cancelled, and nobody asked for that")
+        if ending.exit_code is None and ending.verdict is not Verdict.COMPLETED:
+            return
+        ended = [
             command
             for command in self.world.started
-            if command.job_id == record.id and not command.is_verify
+            if command.job_id == record.id
+            and not command.is_verify
+            and command.exit_code == ending.exit_code
         ]
-        ended = [command for command in commands if command.exit_code == 0]
-        if not ended:
-            self.fail(f"{record.id} completed, and no command of it did")
-            return
-        self._check_log(record, ended)
+        if not ended or ending.exit_code in _STOPPED:
+            self.fail(f"no command of {record.id} ended by itself with {ending.exit_code}")
+        elif ending.verdict is Verdict.COMPLETED and not asked:
+            self._check_log(record, ended)
+            self._check_output(record, ended)
+
+    def _cancel_asked(self, record: Record) -> bool:
+        """By a flag or an intent. Who cancels gives up what the store does not take of a job that
+        has ended by itself meanwhile."""
+        claim = self._find(ClaimCell, keys.claim_cell(record.id, record.epoch))
+        asks = (
+            self._find(Asks, keys.asks(record.id, epoch)) for epoch in range(1, record.epoch + 1)
+        )
+        intent = claim is not None and claim.intent is not None
+        return intent or any(found is not None and found.cancel for found in asks)
+
+    def _check_output(self, record: Record, ended: list[SimCommand]) -> None:
         manifest = find_manifest(self._repo, record.id, record.epoch)
         if manifest is None:
             if any(command.script.writes_output for command in ended):
                 self.fail(f"{record.id} wrote a file, and has no manifest")
             return
-        if manifest.partial or not manifest.files:
-            self.fail(f"{record.id} completed, and its manifest is {manifest}")
+        stored = {file.path: self.world.store.get(file.key).data for file in manifest.files}
+        if manifest.partial or stored != {RESULT: result_of(record.id).encode()}:
+            self.fail(f"{record.id} completed, left {stored}, and its manifest is {manifest}")
         if manifest.log is None or manifest.log.written != manifest.log.kept:
             self.fail(f"{record.id}: something of a short log is missing: {manifest.log}")
 
@@ -86,8 +111,3 @@ class RestChecker(Checker):
             if bytes(command.printed) and bytes(command.printed) in stored:
                 return
         self.fail(f"{record.id}: what it printed is not in its log")
-
-    def _check_hosts(self) -> None:
-        for host in self.world.hosts:
-            for command in host.commands:
-                self.fail(f"{command.job_id} still runs on {host.name}")

@@ -1,0 +1,191 @@
+"""A world in which nothing happens by itself, for tests of checkers: what they hear of is made by
+hand, by processes that execute nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stado.core import keys
+from stado.core.documents import Document
+from stado.core.order import entry_name, parse_entry
+from stado.core.records import Ending, Heartbeat, Record
+from stado.core.spec import Spec, make_request
+from stado.core.states import Reason, State, Verdict
+from stado.jobs.claim import Claimant, claim
+from stado.jobs.endings import give_verdict, settle
+from stado.jobs.life import seal_epoch
+from stado.jobs.repository import Repository
+from stado.jobs.submit import submit
+from stado.ports import Command
+from tests.jobs.fakes import InlineTasks
+from tests.simulation.checkers.base import Checker
+from tests.simulation.commands import Script, SimCommand
+from tests.simulation.machine import SimEntropy, TrueClock
+from tests.simulation.people import Answer
+from tests.simulation.plan import HostPlan, Plan
+from tests.simulation.process import SimProcess
+from tests.simulation.world import World
+
+Result = TypeVar("Result")
+
+LEASE = 12.0
+_PLAN = Plan(lease=LEASE, hosts=(HostPlan(), HostPlan()), people=1, jobs_max=0)
+
+
+class Bench:
+    """`kinds`: the checkers that listen."""
+
+    def __init__(self, world: World, *kinds: type[Checker]) -> None:
+        self.world = world
+        world.checkers = [kind(world, world._note_violation) for kind in kinds]
+        self.worker = world.hosts[0].new_process("supervisor")
+        self.agent = world.hosts[0].new_process("agent")
+        self.stranger = world.hosts[1].new_process("supervisor")
+        self.judge = world.coordinator_hosts[0].new_process("coordinator")
+        self.client = world.laptops[0].new_process("cli")
+        self.repo = Repository(
+            world.store,
+            world.deployment,
+            clock=TrueClock(world.kernel),
+            entropy=SimEntropy(world.kernel),
+            tasks=InlineTasks(),
+        )
+
+    @property
+    def violation(self) -> str:
+        """Empty: no rule was broken so far."""
+        return str(self.world.violation or "")
+
+    def by(self, process: SimProcess, call: Callable[[], Result]) -> Result:
+        """On whose behalf the store is changed."""
+        return self.world.bucket.act(process, call)
+
+    def write(self, process: SimProcess, key: str, document: Document) -> None:
+        self.by(process, lambda: self.world.store.put(key, document.encode()))
+
+    def delete(self, process: SimProcess, key: str) -> None:
+        self.by(process, lambda: self.world.store.delete(key, None))
+
+    def wait(self, seconds: float) -> None:
+        self.world.kernel.now += seconds
+
+    # --- a job's life, as it should be --------------------------------------------------
+
+    def submit(self) -> Record:
+        """Acknowledged."""
+        request = make_request(["command"], Spec(command=""), batch=False)
+        ids = self.by(
+            self.client,
+            lambda: submit(self.repo, run_id="run", request=request, submitter="ann").job_ids,
+        )
+        self.tell(Answer("submitted", self.world.kernel.now, "run", tuple(ids)))
+        return self.record(State.QUEUED, ids[0])
+
+    def record(self, state: State, job_id: str) -> Record:
+        return self.repo.read(Record, keys.record(state, job_id)).value
+
+    def claim(self, queued: Record, by: SimProcess | None = None) -> Record:
+        process = by or self.worker
+        entry = parse_entry(entry_name(queued))
+        assert entry is not None
+        host = process.host.name
+        claimant = Claimant(consumer=f"agent@{host}", incarnation="one", host=host)
+        claimed = self.by(process, lambda: claim(self.repo, entry, claimant))
+        assert claimed is not None
+        return claimed.record
+
+    def beat(self, record: Record, counter: int = 1, *, by: SimProcess | None = None) -> None:
+        assert record.holder is not None
+        beat = Heartbeat(
+            epoch=record.epoch,
+            token=record.holder.token,
+            counter=counter,
+            by=record.holder.consumer,
+            at=self.repo.now(),
+        )
+        self.write(by or self.worker, keys.heartbeat(record.id), beat)
+
+    def seal(self, record: Record) -> None:
+        last = self.repo.find_heartbeat(record.id)
+        assert self.by(self.judge, lambda: seal_epoch(self.repo, record, last, by="judge"))
+
+    def start(
+        self, record: Record, script: Script | None = None, *, by: SimProcess | None = None
+    ) -> SimCommand:
+        """A command that runs until it is told to end."""
+        owner = by or self.worker
+        command = SimCommand(
+            owner,
+            script or Script(seconds=1.0),
+            Command(
+                name="command",
+                argv=("command",),
+                environment={"STADO_JOB_ID": record.id, "STADO_EPOCH": str(record.epoch)},
+                folder=owner.host.folder,
+                sink=lambda _: None,
+            ),
+        )
+        owner.host.commands.append(command)
+        owner.commands.append(command)
+        self.world.tell_start(command)
+        return command
+
+    def ending(
+        self, verdict: Verdict, exit_code: int | None = None, reason: Reason | None = None
+    ) -> Ending:
+        return Ending(
+            verdict=verdict,
+            reason=reason,
+            exit_code=exit_code,
+            started_at=None if exit_code is None else self.repo.now(),
+            ended_at=self.repo.now(),
+            by="somebody",
+        )
+
+    def end(self, record: Record, ending: Ending, by: SimProcess | None = None) -> None:
+        """The verdict, unsettled."""
+        self.by(by or self.worker, lambda: give_verdict(self.repo, record, ending))
+
+    def settle(self, record: Record, by: SimProcess | None = None) -> None:
+        self.by(by or self.worker, lambda: settle(self.repo, record.id, record.epoch))
+
+    def lose(self, record: Record) -> Record:
+        """Sealed after a lease of silence, and given back: the record of the next epoch."""
+        self.wait(2 * LEASE)
+        self.seal(record)
+        self.end(record, self.ending(Verdict.LOST, reason=Reason.LEASE_EXPIRED), self.judge)
+        self.settle(record, self.judge)
+        return self.record(State.QUEUED, record.id)
+
+    # --- what people are told, and the last look ----------------------------------------
+
+    def tell(self, answer: Answer) -> None:
+        self.world.tell_answer(answer)
+
+    def tell_record(self, record: Record, what: str = "found") -> None:
+        now = self.world.kernel.now
+        self.tell(Answer(what, now, job_ids=(record.id,), record=record))
+
+    def look_at_the_end(self) -> None:
+        self.world.check_at_end()
+
+
+def changed(record: Record, **fields: object) -> Record:
+    return msgspec.structs.replace(record, **fields)
+
+
+@contextmanager
+def made_bench(*kinds: type[Checker]) -> Iterator[Bench]:
+    """Leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="stado-bench-") as folder:
+        world = World(0, Path(folder), plan=_PLAN)
+        try:
+            yield Bench(world, *kinds)
+        finally:
+            world.kernel.close()

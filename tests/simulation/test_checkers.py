@@ -1,0 +1,554 @@
+"""Each checker says so when its rule is broken, and nothing when none is."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
+
+import pytest
+
+from stado.core import keys
+from stado.core.records import Capacity, JobReport, LogAccount, Record
+from stado.core.states import Reason, State, Verdict
+from stado.jobs.endings import ask_cancel
+from stado.jobs.logs import write_segment
+from stado.jobs.outputs import OutputPublisher
+from stado.storage.observe import Operation
+from tests.simulation.bench import LEASE, Bench, changed, made_bench
+from tests.simulation.checkers import CHECKERS
+from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
+from tests.simulation.checkers.base import Checker
+from tests.simulation.checkers.cells import CellsChecker
+from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.rest import RestChecker
+from tests.simulation.checkers.seals import SealsChecker
+from tests.simulation.checkers.starts import StartsChecker
+from tests.simulation.commands import RESULT, Script, SimCommand, result_of
+from tests.simulation.people import Answer
+
+
+class MakeBench(Protocol):
+    def __call__(self, *kinds: type[Checker]) -> Bench: ...
+
+
+@pytest.fixture
+def make_bench() -> Iterator[MakeBench]:
+    with ExitStack() as stack:
+
+        def make(*kinds: type[Checker]) -> Bench:
+            bench: AbstractContextManager[Bench] = made_bench(*kinds)
+            return stack.enter_context(bench)
+
+        yield make
+
+
+def run_to_end(bench: Bench, script: Script, *, log: bool = True) -> tuple[Record, SimCommand]:
+    """From the submission to a settled verdict, with all that the script leaves."""
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    command = bench.start(record, script)
+    command.printed += b"a line\n"
+    bench.world.kernel.now += 1.0
+    command.die(script.exit_code)
+    if log:
+        write_segment(bench.repo, record.id, 1, 0, bytes(command.printed))
+    done = script.exit_code == 0
+    verdict = Verdict.COMPLETED if done else Verdict.FAILED
+    reason = None if done else Reason.JOB_FAILED
+    bench.end(record, bench.ending(verdict, script.exit_code, reason))
+    bench.settle(record)
+    return record, command
+
+
+# --- no rule is broken ------------------------------------------------------------------
+
+
+def test_a_job_that_runs_to_its_end_breaks_no_rule(make_bench: MakeBench) -> None:
+    bench = make_bench(*CHECKERS)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    bench.tell_record(bench.record(State.COMPLETED, record.id))
+    bench.look_at_the_end()
+    assert bench.violation == ""
+
+
+def test_a_job_that_is_lost_once_and_fails_breaks_no_rule(make_bench: MakeBench) -> None:
+    bench = make_bench(*CHECKERS)
+    first = bench.claim(bench.submit())
+    bench.beat(first)
+    command = bench.start(first)
+    second = bench.claim(bench.lose(first), bench.stranger)
+    bench.beat(second, by=bench.stranger)
+    other = bench.start(second, by=bench.stranger)
+    for each in (command, other):
+        each.die(1)
+    bench.end(second, bench.ending(Verdict.FAILED, 1, Reason.JOB_FAILED), bench.stranger)
+    bench.settle(second, bench.stranger)
+    assert bench.violation == ""
+
+
+# --- cells ------------------------------------------------------------------------------
+
+
+def test_a_cell_that_is_changed(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    cell = bench.repo.claim_cell(record.id, 1)
+    bench.write(bench.worker, cell.own_key(), cell)
+    assert "was changed" in bench.violation
+
+
+def test_a_cell_that_is_deleted(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    bench.delete(bench.worker, keys.claim_cell(record.id, 1))
+    assert "was deleted" in bench.violation
+
+
+def test_a_cell_that_holds_another_epoch(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    cell = bench.repo.claim_cell(record.id, 1)
+    bench.write(bench.worker, keys.claim_cell(record.id, 2), cell)
+    assert "cannot be judged" in bench.violation
+
+
+def test_an_epoch_that_begins_though_none_led_to_it(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    cell = bench.repo.claim_cell(record.id, 1)
+    later = type(cell)(
+        token=cell.token, by=cell.by, at=cell.at, record=changed(cell.record, epoch=2)
+    )
+    bench.write(bench.worker, later.own_key(), later)
+    assert "epoch 1 did not lead to it" in bench.violation
+
+
+def test_a_verdict_of_somebody_else_without_a_seal(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.end(record, bench.ending(Verdict.LOST), bench.stranger)
+    assert "which it does not hold, without a seal" in bench.violation
+
+
+def test_a_verdict_of_an_agent_whose_supervisor_lives(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    bench.end(record, bench.ending(Verdict.LOST), bench.agent)
+    assert "whose supervisor lives" in bench.violation
+
+
+def test_a_verdict_of_an_agent_whose_supervisor_is_gone_is_right(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    bench.worker.kill()
+    bench.end(record, bench.ending(Verdict.LOST), bench.agent)
+    assert bench.violation == ""
+
+
+def test_a_verdict_of_a_supervisor_whose_command_lives(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.claim(bench.submit())
+    bench.start(record)
+    bench.end(record, bench.ending(Verdict.CANCELLED))
+    assert "while its command lives" in bench.violation
+
+
+def test_a_record_at_rest_that_is_replaced(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    assert bench.violation == ""
+    ended = bench.record(State.COMPLETED, record.id)
+    bench.write(bench.worker, ended.own_key(), changed(ended, priority=7))
+    assert "was changed" in bench.violation
+
+
+def test_a_cell_that_cannot_be_read_is_no_answer_of_the_store(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = bench.submit()
+    key = keys.claim_cell(record.id, 1)
+    bench.by(bench.worker, lambda: bench.world.store.create(key, b"nonsense"))
+    assert "cannot be judged" in bench.violation
+
+
+# --- seals ------------------------------------------------------------------------------
+
+
+def test_a_beat_that_replaces_a_seal(make_bench: MakeBench) -> None:
+    bench = make_bench(SealsChecker)
+    record = bench.claim(bench.submit())
+    bench.wait(2 * LEASE)
+    bench.seal(record)
+    assert bench.violation == ""
+    bench.beat(record)
+    assert "replaced the seal of epoch 1" in bench.violation
+
+
+def test_a_seal_soon_after_a_beat(make_bench: MakeBench) -> None:
+    bench = make_bench(SealsChecker)
+    record = bench.claim(bench.submit())
+    bench.wait(2 * LEASE)
+    bench.beat(record)
+    bench.wait(0.9 * LEASE)
+    bench.seal(record)
+    assert "10.8 s after a beat" in bench.violation
+
+
+def test_a_seal_soon_after_a_checkpoint(make_bench: MakeBench) -> None:
+    bench = make_bench(SealsChecker)
+    record = bench.claim(bench.submit())
+    bench.wait(2 * LEASE)
+    key = keys.checkpoint_part(record.id, 1, 1, 1)
+    bench.by(bench.worker, lambda: bench.world.store.put(key, b"part"))
+    bench.wait(1.0)
+    bench.seal(record)
+    assert "1.0 s after a checkpoint" in bench.violation
+
+
+def report(bench: Bench, record: Record, *, signs: int) -> None:
+    """Of its agent, which has heard of the supervisor so often."""
+    assert record.holder is not None
+    said = Capacity(
+        consumer=record.holder.consumer,
+        incarnation="one",
+        host=record.holder.host,
+        at=bench.repo.now(),
+        counter=signs,
+        broadcast_seconds=1.0,
+        cpu_total=1,
+        cpu_free=1,
+        memory_total_gb=1,
+        memory_free_gb=1,
+        disk_free_gb=1,
+        jobs=[JobReport(job_id=record.id, epoch=record.epoch, signs=signs)],
+        version="sim",
+    )
+    bench.write(bench.agent, said.own_key(), said)
+
+
+@pytest.mark.parametrize(("signs", "found"), [(2, "1.0 s after its agent's report"), (1, "")])
+def test_a_seal_soon_after_a_report(make_bench: MakeBench, signs: int, found: str) -> None:
+    """One that tells of no new sign says nothing."""
+    bench = make_bench(SealsChecker)
+    record = bench.claim(bench.submit())
+    report(bench, record, signs=1)
+    bench.wait(2 * LEASE)
+    report(bench, record, signs=signs)
+    bench.wait(1.0)
+    bench.world.checkers[0].on_request(bench.judge, Operation.LIST, keys.CAPACITY)
+    bench.seal(record)
+    assert found in bench.violation
+    assert bool(bench.violation) == bool(found)
+
+
+# --- finding ----------------------------------------------------------------------------
+
+
+def test_an_acknowledged_job_that_is_gone(make_bench: MakeBench) -> None:
+    bench = make_bench(FindingChecker)
+    record = bench.submit()
+    bench.delete(bench.worker, record.own_key())
+    assert "there is no trace" in bench.violation
+
+
+def test_a_job_that_goes_back(make_bench: MakeBench) -> None:
+    bench = make_bench(FindingChecker)
+    queued = bench.submit()
+    record = bench.claim(queued)
+    assert bench.violation == ""
+    bench.write(bench.worker, queued.own_key(), queued)
+    bench.delete(bench.worker, keys.claim_cell(record.id, 1))
+    assert "went back to queued of epoch 1" in bench.violation
+
+
+def test_a_job_that_cannot_be_read(make_bench: MakeBench) -> None:
+    bench = make_bench(FindingChecker)
+    record = bench.submit()
+    bench.by(bench.worker, lambda: bench.world.store.put(record.own_key(), b"nonsense"))
+    assert "cannot be found" in bench.violation
+
+
+# --- starts -----------------------------------------------------------------------------
+
+
+def test_a_start_without_a_claim(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    bench.start(bench.submit())
+    assert "without its claim" in bench.violation
+
+
+def test_a_start_by_the_claim_of_another_host(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.start(record, by=bench.stranger)
+    assert "without its claim" in bench.violation
+
+
+def test_a_start_without_a_beat(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    bench.start(bench.claim(bench.submit()))
+    assert "without a fresh beat" in bench.violation
+
+
+def test_a_start_long_after_the_last_beat(make_bench: MakeBench) -> None:
+    """A supervisor that stood still meanwhile has to look again."""
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.worker.freeze()
+    bench.wait(0.51 * LEASE)
+    bench.worker.thaw()
+    bench.start(record)
+    assert "without a fresh beat" in bench.violation
+
+
+def test_a_second_start_in_one_epoch(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.start(record).die(0)
+    assert bench.violation == ""
+    bench.start(record)
+    assert "started after epoch 1 had" in bench.violation
+
+
+def test_a_start_beside_one_that_was_not_lost(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.start(record)
+    later = bench.claim(bench.lose(record), bench.stranger)
+    bench.delete(bench.judge, keys.end_cell(record.id, 1))
+    bench.beat(later, by=bench.stranger)
+    bench.start(later, by=bench.stranger)
+    assert "beside epoch 1, which was not lost" in bench.violation
+
+
+def test_a_start_that_is_not_counted(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    ended = bench.record(State.COMPLETED, record.id)
+    bench.write(bench.worker, ended.own_key(), changed(ended, starts=0))
+    bench.look_at_the_end()
+    assert "was started 1 times and tells 0" in bench.violation
+
+
+def test_an_end_in_an_earlier_epoch_than_the_last_start(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.start(record).die(0)
+    later = bench.claim(bench.lose(record))
+    bench.beat(later)
+    bench.start(later).die(0)
+    ending = bench.ending(Verdict.COMPLETED, 0)
+    ended = changed(record, state=State.COMPLETED, ending=ending, starts=2)
+    bench.write(bench.worker, ended.own_key(), ended)
+    bench.look_at_the_end()
+    assert "ended in epoch 1 and ran in 2" in bench.violation
+
+
+# --- answers ----------------------------------------------------------------------------
+
+
+def test_an_acknowledged_job_of_which_nobody_knows(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    record = bench.submit()
+    bench.tell(Answer("found", bench.world.kernel.now + 1.0, job_ids=(record.id,)))
+    assert "it was said that there is no" in bench.violation
+
+
+def test_an_answer_that_is_older_than_one_before_it(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    queued = bench.submit()
+    bench.tell_record(bench.claim(queued))
+    bench.tell_record(queued)
+    assert "was told queued of epoch 1" in bench.violation
+
+
+def test_an_older_answer_to_who_asked_before(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    queued = bench.submit()
+    asked_at = bench.world.kernel.now
+    bench.wait(1.0)
+    bench.tell_record(bench.claim(queued))
+    bench.tell(Answer("found", asked_at, job_ids=(queued.id,), record=queued))
+    assert bench.violation == ""
+
+
+def test_two_ends_of_one_job(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    bench.tell_record(bench.record(State.COMPLETED, record.id))
+    bench.tell(Answer("listed", bench.world.kernel.now, states=((record.id, State.FAILED),)))
+    assert "was told to be" in bench.violation
+
+
+def test_one_run_of_two_answers(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    bench.submit()
+    bench.tell(Answer("submitted", bench.world.kernel.now, "run", ("another",)))
+    assert "run was" in bench.violation
+
+
+def test_an_end_that_is_not_the_one_that_was_told(make_bench: MakeBench) -> None:
+    bench = make_bench(AnswersChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    ended = bench.record(State.COMPLETED, record.id)
+    bench.tell_record(changed(ended, state=State.FAILED))
+    bench.look_at_the_end()
+    assert "and is completed" in bench.violation
+
+
+# --- cancels ----------------------------------------------------------------------------
+
+
+def test_a_start_after_a_cancel_was_acknowledged(make_bench: MakeBench) -> None:
+    bench = make_bench(CancelsChecker)
+    queued = bench.submit()
+    ending = bench.ending(Verdict.CANCELLED, reason=Reason.CANCELLED_BY_USER)
+    bench.tell_record(changed(queued, state=State.CANCELLED, ending=ending), "cancelled")
+    bench.start(bench.claim(queued))
+    assert "was cancelled in epoch 0 and started in 1" in bench.violation
+
+
+def test_a_start_in_the_epoch_whose_cancel_was_acknowledged_is_right(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(CancelsChecker)
+    record = bench.claim(bench.submit())
+    bench.tell_record(record, "cancelled")
+    bench.start(record)
+    assert bench.violation == ""
+
+
+def test_a_start_in_the_epoch_after_a_cancel(make_bench: MakeBench) -> None:
+    bench = make_bench(CancelsChecker)
+    record = bench.claim(bench.submit())
+    bench.tell_record(record, "cancelled")
+    bench.start(bench.claim(bench.lose(record)))
+    assert "was cancelled in epoch 1 and started in 2" in bench.violation
+
+
+def test_a_cancelled_job_without_an_end(make_bench: MakeBench) -> None:
+    bench = make_bench(CancelsChecker)
+    bench.tell_record(bench.claim(bench.submit()), "cancelled")
+    bench.look_at_the_end()
+    assert "has no end" in bench.violation
+
+
+def test_a_cancelled_job_that_ends_otherwise_in_a_later_epoch(make_bench: MakeBench) -> None:
+    bench = make_bench(CancelsChecker)
+    record = bench.claim(bench.submit())
+    bench.tell_record(record, "cancelled")
+    later = bench.claim(bench.lose(record))
+    bench.end(later, bench.ending(Verdict.COMPLETED, 0))
+    bench.settle(later)
+    bench.look_at_the_end()
+    assert "was cancelled in epoch 1 and completed in 2" in bench.violation
+
+
+# --- rest -------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_nowhere(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    bench.delete(bench.worker, bench.submit().own_key())
+    bench.look_at_the_end()
+    assert "is in []" in bench.violation
+
+
+def test_a_job_in_two_places(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    bench.write(bench.worker, record.own_key(), record)
+    bench.look_at_the_end()
+    assert "State.RUNNING" in bench.violation
+
+
+def test_a_record_that_is_not_its_verdicts(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    ended = bench.record(State.COMPLETED, record.id)
+    bench.write(bench.worker, ended.own_key(), changed(ended, starts=5))
+    bench.look_at_the_end()
+    assert "does not rest as its verdict says" in bench.violation
+
+
+def test_an_epoch_without_a_verdict(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    bench.delete(bench.worker, keys.end_cell(record.id, 1))
+    bench.look_at_the_end()
+    assert "rests in epoch 1 with verdicts on" in bench.violation
+
+
+def test_an_end_that_no_command_came_to(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record = bench.claim(bench.submit())
+    bench.start(record).die(1)
+    bench.end(record, bench.ending(Verdict.COMPLETED, 0))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert "ended by itself with 0" in bench.violation
+
+
+def test_a_command_that_was_stopped_and_is_said_to_have_failed(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record = bench.claim(bench.submit())
+    bench.start(record).die(-signal.SIGTERM)
+    bench.end(record, bench.ending(Verdict.FAILED, -signal.SIGTERM, Reason.JOB_FAILED))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert "ended by itself with -15" in bench.violation
+
+
+def test_a_log_that_is_missing(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    run_to_end(bench, Script(seconds=1.0), log=False)
+    bench.look_at_the_end()
+    assert "is not in its log" in bench.violation
+
+
+def test_a_file_that_was_not_brought_to_the_store(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    run_to_end(bench, Script(seconds=1.0, writes_output=True))
+    bench.look_at_the_end()
+    assert "wrote a file, and has no manifest" in bench.violation
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_holds_something_else(make_bench: MakeBench, whole: bool) -> None:
+    bench = make_bench(RestChecker)
+    record, command = run_to_end(bench, Script(seconds=1.0, writes_output=True))
+    folder = bench.world.folder / "output"
+    folder.mkdir()
+    text = result_of(record.id)
+    (folder / RESULT).write_text(text if whole else text[:5])
+    size = len(command.printed)
+    publisher = OutputPublisher(bench.repo, job_id=record.id, epoch=1, folder=folder)
+    publisher.publish(partial=False, log=LogAccount(written=size, kept=size, dropped=0))
+    bench.look_at_the_end()
+    assert ("left" in bench.violation) is not whole
+
+
+def test_a_cancel_that_nobody_asked_for(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record = bench.claim(bench.submit())
+    bench.end(record, bench.ending(Verdict.CANCELLED, reason=Reason.CANCELLED))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert "nobody asked for that" in bench.violation
+
+
+def test_a_cancel_that_was_asked_for_is_right(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    record = bench.claim(bench.submit())
+    bench.by(bench.client, lambda: ask_cancel(bench.repo, record.id, 1, by="ann"))
+    bench.end(record, bench.ending(Verdict.CANCELLED, reason=Reason.CANCELLED))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert bench.violation == ""
