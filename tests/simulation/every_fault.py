@@ -123,13 +123,16 @@ def pair_cases(first: Result) -> Iterator[Case]:
 def _with_one_more(result: Result) -> Iterator[Case]:
     case = result.case
     begin = case.planned[-1].number if case.planned else 0
+    may_give_up = case.people_repeat and not any(
+        result.counted[planned.number - 1].by_person for planned in case.planned
+    )
     for number, request in enumerate(result.counted[begin:], begin + 1):
         for fault in Fault:
             if fault.for_writes_only and not request.is_write:
                 continue
             longer = replace(case, planned=(*case.planned, Planned(number, fault)))
             yield longer
-            if request.who == "cli" and case.people_repeat:
+            if request.by_person and may_give_up:
                 yield replace(longer, people_repeat=False)
 
 

@@ -14,7 +14,8 @@ from tests.simulation.weather import Fate
 OUTAGE_SECONDS = 25.0
 """Longer than anybody tries again, so that the caller is told of the fault."""
 
-_ACTORS = frozenset(("supervisor", "cli"))
+_PERSON = "cli"
+_ACTORS = frozenset(("supervisor", _PERSON))
 _OF_A_JOB = frozenset(("status", *(state.value for state in State)))
 
 
@@ -79,6 +80,10 @@ class Counted:
     """The name of its process."""
     operation: Operation
     key: str
+
+    @property
+    def by_person(self) -> bool:
+        return self.who == _PERSON
 
     @property
     def is_write(self) -> bool:
