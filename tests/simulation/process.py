@@ -28,14 +28,11 @@ class SimProcess:
         self.exit_code: int | None = None
         self.frozen = False
         self.commands: list[SimCommand] = []
-        self.errors: list[BaseException] = []
         self.ended = Door(host.kernel)
         self.store_clock: tuple[float, float] | None = None
         """The store's time as it was measured, and when by the monotonic clock."""
         self.main: Strand | None = None
         self._held: list[Strand] = []
-        self._still_since = 0.0
-        self._stillness: list[tuple[float, float]] = []
         self._ends: tuple[SimChannel, SimChannel] | None = None
         self._on_end: list[Callable[[], None]] = []
 
@@ -46,13 +43,6 @@ class SimProcess:
     @property
     def gone(self) -> bool:
         return self.exit_code is not None
-
-    def stood_still_since(self, moment: float) -> float:
-        """Seconds since then in which it executed nothing."""
-        return sum(
-            max(0.0, end - max(begin, moment))
-            for begin, end in self._stillness + self.host.stillness
-        )
 
     @property
     def still(self) -> bool:
@@ -84,7 +74,6 @@ class SimProcess:
 
     def note_error(self, strand: Strand, error: BaseException) -> None:
         """A strand ended by an error; that of the main strand ends the process."""
-        self.errors.append(error)
         self.host.on_error(self, strand, error)
         if strand is self.main:
             self.end(1)
@@ -108,13 +97,11 @@ class SimProcess:
         self.end(-signal.SIGKILL)
 
     def freeze(self) -> None:
-        if not self.frozen:
-            self.frozen, self._still_since = True, self.kernel.now
+        self.frozen = True
 
     def thaw(self) -> None:
         if self.frozen:
             self.frozen = False
-            self._stillness.append((self._still_since, self.kernel.now))
             self.release()
 
     def release(self) -> None:
@@ -224,9 +211,6 @@ class SimHost:
     processes: dict[int, SimProcess] = field(default_factory=dict)
     commands: list[SimCommand] = field(default_factory=list)
     """Those that live, whoever started them."""
-    stillness: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when it was frozen."""
-    _still_since: float = 0.0
     _pids: int = 100
     _booted_at: float = 0.0
 
@@ -255,14 +239,12 @@ class SimHost:
 
     def freeze(self) -> None:
         """All of it, as a virtual machine that is not given any time."""
-        if not self.frozen:
-            self.frozen, self._still_since = True, self.kernel.now
+        self.frozen = True
 
     def thaw(self) -> None:
         if not self.frozen:
             return
         self.frozen = False
-        self.stillness.append((self._still_since, self.kernel.now))
         for process in list(self.processes.values()):
             process.release()
         for command in list(self.commands):

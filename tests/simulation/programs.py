@@ -29,7 +29,6 @@ class Service(ABC):
         self.world = world
         self.host = host
         self.process: SimProcess | None = None
-        self.wanted = True
 
     def start(self) -> None:
         if self.host.vanished or (self.process is not None and not self.process.gone):
@@ -39,12 +38,11 @@ class Service(ABC):
         self.process.start(self.program(), ends=None)
 
     def _start_again_soon(self) -> None:
-        if self.wanted:
-            pause = self.world.kernel.random.uniform(0.5, _RESTART_SECONDS_MAX)
-            self.world.kernel.after(pause, self._start_again)
+        pause = self.world.kernel.random.uniform(0.5, _RESTART_SECONDS_MAX)
+        self.world.kernel.after(pause, self._start_again)
 
     def _start_again(self) -> None:
-        if self.wanted and self.host.up:
+        if self.host.up:
             self.start()
 
     @abstractmethod

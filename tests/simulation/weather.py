@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Protocol
 
-from stado.storage.observe import WRITES, Operation
+from stado.storage.observe import Operation
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimProcess
 
@@ -109,7 +109,3 @@ class Storm:
             if dice < 0:
                 return fate
         return Fate.FINE
-
-
-def is_write(operation: Operation) -> bool:
-    return operation in WRITES
