@@ -35,8 +35,12 @@ from tests.chaos.summary import Times, summary_lines
 from tests.servers import run_seaweedfs
 
 LEASE_SECONDS = 5.0
+_CLIENTS_SECONDS_MAX = 600.0
+"""From the end of the faults until the last client has its answer: each is a process of its own, and
+there are more of them than processors."""
+
 REST_SECONDS_MAX = 300.0
-"""From the end of the faults until no job is open: what was queued last has to run, and what was
+"""From then on until no job is open: what was queued last has to run, and what was
 lost last has to be missed for a lease, on a machine that has other things to do."""
 
 TIDY_SECONDS_MAX = 120.0
@@ -93,6 +97,7 @@ def run_once(plan: Plan, folder: Path, *, server: bool, say: Callable[[str], Non
         _repeat(scene, plan.seconds, lambda: False)
         scene.killer.heal()
         healed = time.monotonic()
+        _repeat(scene, _CLIENTS_SECONDS_MAX, lambda: scene.clients.done)
         at_rest = _repeat(scene, REST_SECONDS_MAX, lambda: _is_at_rest(scene))
         rested = time.monotonic()
         tidy = at_rest and _repeat(scene, TIDY_SECONDS_MAX, lambda: _is_tidy(scene))
