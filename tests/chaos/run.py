@@ -36,8 +36,8 @@ from tests.servers import run_seaweedfs
 
 LEASE_SECONDS = 5.0
 _CLIENTS_SECONDS_MAX = 600.0
-"""From the end of the faults until the last client has its answer: each is a process of its own, and
-there are more of them than processors."""
+"""From the end of the faults until the last client has its answer: each is a process of its own,
+and there are more of them than processors."""
 
 REST_SECONDS_MAX = 300.0
 """From then on until no job is open: what was queued last has to run, and what was
