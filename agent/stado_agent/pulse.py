@@ -6,15 +6,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from stado.core.records import Phase, Record
 from stado.errors import StoreError, Unreadable
 from stado.jobs.life import LifeSigns
 from stado.jobs.repository import Repository
-from stado.ports import Event, Task
+from stado.ports import Clock, Event, Task
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """By both clocks of the host: the monotonic one of a machine that is suspended stands still
+    meanwhile, the other one can be set."""
+
+    monotonic: float
+    wall: datetime
+
+    @classmethod
+    def now(cls, clock: Clock) -> _Moment:
+        return cls(clock.monotonic(), clock.now())
+
+    def is_within(self, seconds: float, clock: Clock) -> bool:
+        """Whether less time has passed since, whichever clock is asked."""
+        by_wall = abs((clock.now() - self.wall).total_seconds())
+        return max(clock.monotonic() - self.monotonic, by_wall) < seconds
 
 
 class Pulse:
@@ -40,7 +59,7 @@ class Pulse:
         self._early: Event = repo.tasks.event()
         self._task: Task | None = None
         self._lease_seconds = repo.deployment.lease_seconds
-        self._accepted_sent_at: float | None = None
+        self._accepted_sent_at: _Moment | None = None
         self._silent = False
         self._phase = Phase.PREPARING
         self._phase_since = repo.now()
@@ -84,7 +103,7 @@ class Pulse:
         less than half a lease after it was sent, and that not long ago."""
         if self._accepted_sent_at is None:
             return False
-        return self._repo.clock.monotonic() - self._accepted_sent_at < self._lease_seconds / 2
+        return self._accepted_sent_at.is_within(self._lease_seconds / 2, self._repo.clock)
 
     def _run(self) -> None:
         """An error that nobody foresaw must not leave a job that beats no more and runs on. Once
@@ -114,7 +133,7 @@ class Pulse:
 
     def _beat_alone(self) -> bool:
         self._on_beat()
-        sent_at = self._repo.clock.monotonic()
+        sent_at = _Moment.now(self._repo.clock)
         try:
             accepted = self._signs.beat(
                 self._phase,

@@ -35,6 +35,16 @@ def test_a_command_may_start_only_just_after_an_accepted_beat(world: World) -> N
     assert not pulse.may_start()
 
 
+def test_a_host_that_was_suspended_starts_nothing_before_it_has_beaten(world: World) -> None:
+    """It may have been declared lost meanwhile."""
+    pulse = _pulse(world)
+    pulse.beat_until_accepted()
+    world.clock.suspend(LEASE / 2)
+    assert not pulse.may_start()
+    pulse.beat_until_accepted()
+    assert pulse.may_start()
+
+
 def test_a_beat_that_took_half_a_lease_lets_nothing_start(world: World) -> None:
     """It is the sending that counts: the answer may be old news."""
     delay = Fault(FaultKind.DELAY, Operation.CREATE, seconds=LEASE / 2 + 1)

@@ -23,15 +23,20 @@ class FakeClock:
 
     def __init__(self) -> None:
         self._seconds = 0.0
+        self._suspended_seconds = 0.0
 
     def now(self) -> datetime:
-        return START + timedelta(seconds=self._seconds)
+        return START + timedelta(seconds=self._seconds + self._suspended_seconds)
 
     def monotonic(self) -> float:
         return self._seconds
 
     def sleep(self, seconds: float) -> None:
         self._seconds += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: its monotonic clock sees nothing of that."""
+        self._suspended_seconds += seconds
 
 
 class FakeEntropy:

@@ -202,6 +202,7 @@ class SimHost:
 
     boots: int = 1
     frozen: bool = False
+    """Suspended: its monotonic clock stands still, its wall clock goes on."""
     cut_off: bool = False
     """Whether nothing reaches the store from here, nor the other way."""
     disk_full: bool = False
@@ -213,9 +214,13 @@ class SimHost:
     """Those that live, whoever started them."""
     _pids: int = 100
     _booted_at: float = 0.0
+    _frozen_at: float = 0.0
+    _frozen_seconds: float = 0.0
+    """In this boot, up to the last thaw."""
 
     def monotonic(self) -> float:
-        return 1000.0 + (self.kernel.now - self._booted_at) * self.rate
+        now = self._frozen_at if self.frozen else self.kernel.now
+        return 1000.0 + (now - self._booted_at - self._frozen_seconds) * self.rate
 
     def wall(self) -> float:
         """Seconds since the true beginning, as its wall clock has them."""
@@ -238,13 +243,15 @@ class SimHost:
         self.processes.pop(process.identity.pid, None)
 
     def freeze(self) -> None:
-        """All of it, as a virtual machine that is not given any time."""
-        self.frozen = True
+        """All of it, as a machine that is suspended."""
+        if not self.frozen:
+            self.frozen, self._frozen_at = True, self.kernel.now
 
     def thaw(self) -> None:
         if not self.frozen:
             return
         self.frozen = False
+        self._frozen_seconds += self.kernel.now - self._frozen_at
         for process in list(self.processes.values()):
             process.release()
         for command in list(self.commands):
@@ -264,3 +271,4 @@ class SimHost:
         self.up = True
         self.boots += 1
         self._booted_at = self.kernel.now
+        self._frozen_seconds = 0.0
