@@ -143,6 +143,7 @@ def some_of(cases: Sequence[Case], *, share: float, draw: int) -> list[Case]:
     for fault in Fault:
         alike = [case for case in cases if case.planned[-1].fault is fault]
         chosen += dice.sample(alike, min(len(alike), max(1, round(len(alike) * share))))
+    dice.shuffle(chosen)
     return chosen
 
 
@@ -195,11 +196,13 @@ def main(
         sys.exit(result.violation is not None)
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs) as pool:
-        run_all = _Runner(pool, share=share, draw=draw, seed=seed)
-        rows = [run_all.pairs(pairs)] if pairs else []
-        rows += [run_all.singles(name) for name in names or (() if pairs else SCENARIOS)]
-    _print_table(rows)
-    sys.exit(any(row.violations for row in rows))
+        runner = _Runner(pool, share=share, draw=draw, seed=seed)
+        try:
+            runner.run(names or (() if pairs else tuple(SCENARIOS)), pairs)
+        except KeyboardInterrupt:
+            click.echo("stopped")
+    _print_table(runner.rows)
+    sys.exit(any(row.violations for row in runner.rows))
 
 
 class _Runner:
@@ -212,20 +215,26 @@ class _Runner:
         self._share = share
         self._draw = draw
         self._seed = seed
+        self.rows: list[_Row] = []
 
-    def singles(self, scenario: str) -> _Row:
-        bare = play(Case(scenario, seed=self._seed))
-        row = _Row(scenario, len(bare.counted))
-        return self._run(row, list(_with_one_more(bare)))
+    def run(self, singles_of: Iterable[str], pairs_of: str | None) -> None:
+        if pairs_of is not None:
+            self._pairs(pairs_of)
+        for scenario in singles_of:
+            self._singles(scenario)
 
-    def pairs(self, scenario: str) -> _Row:
+    def _singles(self, scenario: str) -> None:
         bare = play(Case(scenario, seed=self._seed))
-        row = _Row(f"{scenario}, pairs", len(bare.counted))
+        self._run(_Row(scenario, len(bare.counted)), list(_with_one_more(bare)))
+
+    def _pairs(self, scenario: str) -> None:
+        bare = play(Case(scenario, seed=self._seed))
         firsts = self._pool.imap(play_certainly, _with_one_more(bare), chunksize=8)
         cases = itertools.chain.from_iterable(pair_cases(first) for first in firsts)
-        return self._run(row, list(cases))
+        self._run(_Row(f"{scenario}, pairs", len(bare.counted)), list(cases))
 
-    def _run(self, row: _Row, cases: list[Case]) -> _Row:
+    def _run(self, row: _Row, cases: list[Case]) -> None:
+        self.rows.append(row)
         if self._share < 1.0:
             cases = some_of(cases, share=self._share, draw=self._draw)
         click.echo(f"{row.scenario}: {len(cases):,} runs")
@@ -240,7 +249,6 @@ class _Runner:
                 left = (now - begin) / row.runs * (len(cases) - row.runs)
                 click.echo(f"  {row.runs:,} of {len(cases):,}, about {left:.0f} s to go")
         click.echo(f"  {time.monotonic() - begin:.0f} s")
-        return row
 
 
 def _print_violation(result: Result) -> None:

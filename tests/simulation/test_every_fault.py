@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from tests.mutants.registry import MUTANTS
 from tests.simulation.every_fault import (
     Case,
     pair_cases,
@@ -22,7 +23,7 @@ from tests.simulation.scripted import Fault
 
 DRAW = 7
 _SHARE = 0.1
-_RUNS_MAX = 80
+_RUNS_MAX = 60
 _PARTS = 4
 """So that none takes long on a busy machine."""
 
@@ -77,6 +78,24 @@ def test_no_two_faults_break_a_rule() -> None:
     for first in dice.sample(list(single_cases("cancel-queued")), _FIRSTS):
         for case in dice.sample(list(pair_cases(play_certainly(first))), _SECONDS_OF_EACH):
             assert (str(case), play_certainly(case).violation) == (str(case), None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        ("a gate that everybody passes", Fault.CRASH_BEFORE),
+        ("seals forget the start", Fault.UNCLEAR),
+        ("lost workers go on", Fault.STALL_BEFORE),
+    ],
+)
+def test_without_a_rule_a_fault_at_some_request_breaks_another(
+    rule: str, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mutant,) = (each for each in MUTANTS if each.name == rule)
+    cases = [case for case in single_cases("run") if case.planned[0].fault is fault]
+    mutant.switch_off(monkeypatch)
+    assert play(Case("run")).violation is None
+    assert any(play(case).violation is not None for case in cases)
 
 
 def test_a_fault_happens_at_the_request_that_it_is_planned_for() -> None:
