@@ -433,6 +433,19 @@ def test_a_start_in_the_epoch_after_a_cancel(make_bench: MakeBench) -> None:
     assert "was cancelled in epoch 1 and started in 2" in bench.violation
 
 
+@pytest.mark.parametrize("heeded", [True, False])
+def test_a_holder_that_beats_on_and_heeds_no_cancel(make_bench: MakeBench, heeded: bool) -> None:
+    bench = make_bench(CancelsChecker)
+    record = bench.claim(bench.submit())
+    command = bench.start(record)
+    bench.tell_record(record, "cancelled")
+    if heeded:
+        command.die(-signal.SIGTERM)
+    for counter in range(1, 20):
+        bench.beat(record, counter)
+    assert ("goes on, 16 beats after its cancel" in bench.violation) is not heeded
+
+
 def test_a_cancelled_job_without_an_end(make_bench: MakeBench) -> None:
     bench = make_bench(CancelsChecker)
     bench.tell_record(bench.claim(bench.submit()), "cancelled")

@@ -3,13 +3,16 @@ was promised is kept."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
-from stado.core.records import Record
+from stado.core.records import Heartbeat, Record
 from stado.core.states import State, projection_rank
-from tests.simulation.checkers.base import Checker
+from tests.simulation.checkers.base import Change, Checker
 from tests.simulation.commands import SimCommand
 from tests.simulation.people import Answer
+
+_BEATS_MAX = 12
+"""Of a holder, until it has heard of a cancel: it asks after each. The grace comes on top."""
 
 
 class AnswersChecker(Checker):
@@ -74,7 +77,7 @@ class AnswersChecker(Checker):
 
 class CancelsChecker(Checker):
     """Invariant 6: after an acknowledged cancel a job never starts again, and ends so or in the
-    outcome that it had reached."""
+    outcome that it had reached. A holder that goes on beating does not go on running it."""
 
     rule = "a cancelled job is not started again"
 
@@ -83,6 +86,8 @@ class CancelsChecker(Checker):
         self._last_epoch: dict[str, int] = {}
         self._ran_in: dict[str, int] = {}
         """The epoch in which a job was running when its cancel was acknowledged."""
+        self._beats: Counter[str] = Counter()
+        """Of that epoch, since then."""
 
     def on_answer(self, answer: Answer) -> None:
         if answer.what != "cancelled" or answer.record is None:
@@ -96,6 +101,22 @@ class CancelsChecker(Checker):
             last = record.epoch if self._ran(record) else last
         known = self._last_epoch.get(record.id, last)
         self._last_epoch[record.id] = min(known, last)
+
+    def on_change(self, change: Change) -> None:
+        if change.parts[2:] != ["heartbeat"] or change.after is None:
+            return
+        beat, job_id = change.decode_after(Heartbeat), change.parts[1]
+        if beat.sealed or beat.epoch != self._ran_in.get(job_id):
+            return
+        self._beats[job_id] += 1
+        plan = self.world.plan
+        if self._beats[job_id] > _BEATS_MAX + plan.grace / (plan.lease / 8):
+            self._check_stopped(job_id, change)
+
+    def _check_stopped(self, job_id: str, change: Change) -> None:
+        for command in change.author.commands if change.author is not None else ():
+            if command.job_id == job_id and command.exit_code is None:
+                self.fail(f"{job_id} goes on, {self._beats[job_id]} beats after its cancel")
 
     def on_start(self, command: SimCommand) -> None:
         last = self._last_epoch.get(command.job_id)
