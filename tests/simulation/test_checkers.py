@@ -207,7 +207,7 @@ def test_a_seal_soon_after_a_checkpoint(make_bench: MakeBench) -> None:
     assert "1.0 s after a checkpoint" in bench.violation
 
 
-def report(bench: Bench, record: Record, *, signs: int) -> None:
+def report(bench: Bench, record: Record, *, signs: int, named: bool = True) -> None:
     """Of its agent, which has heard of the supervisor so often."""
     assert record.holder is not None
     said = Capacity(
@@ -222,7 +222,7 @@ def report(bench: Bench, record: Record, *, signs: int) -> None:
         memory_total_gb=1,
         memory_free_gb=1,
         disk_free_gb=1,
-        jobs=[JobReport(job_id=record.id, epoch=record.epoch, signs=signs)],
+        jobs=[JobReport(job_id=record.id, epoch=record.epoch, signs=signs)] if named else [],
         version="sim",
     )
     bench.write(bench.agent, said.own_key(), said)
@@ -241,6 +241,17 @@ def test_a_seal_soon_after_a_report(make_bench: MakeBench, signs: int, found: st
     bench.seal(record)
     assert found in bench.violation
     assert bool(bench.violation) == bool(found)
+
+
+def test_a_seal_soon_after_a_report_that_was_taken_back_is_right(make_bench: MakeBench) -> None:
+    bench = make_bench(SealsChecker)
+    record = bench.claim(bench.submit())
+    bench.wait(2 * LEASE)
+    report(bench, record, signs=1)
+    report(bench, record, signs=1, named=False)
+    bench.wait(1.0)
+    bench.seal(record)
+    assert bench.violation == ""
 
 
 # --- finding ----------------------------------------------------------------------------

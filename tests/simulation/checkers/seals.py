@@ -47,6 +47,8 @@ class SealsChecker(Checker):
         self._checkpoints: dict[str, _Sign] = defaultdict(_Sign)
         self._newest_checkpoints: dict[str, str] = {}
         self._reports: dict[tuple[str, str, int], _Sign] = defaultdict(_Sign)
+        self._broadcasts: dict[str, list[tuple[float, Capacity]]] = defaultdict(list)
+        """Of each agent."""
         self._looks: dict[tuple[SimProcess, str], float] = {}
         self._last_listed: dict[SimProcess, str] = {}
 
@@ -61,6 +63,7 @@ class SealsChecker(Checker):
             return
         if change.folder == "capacity":
             said = change.decode_after(Capacity)
+            self._broadcasts[said.consumer].append((change.at, said))
             for report in said.jobs:
                 of = (said.consumer, report.job_id, report.epoch)
                 self._reports[of].note(change.at, report.signs)
@@ -97,7 +100,7 @@ class SealsChecker(Checker):
         heard = {
             "a beat": self._beats[job_id].newest(change.at),
             "a checkpoint": self._checkpoints[job_id].newest(names),
-            "its agent's report": self._reports[self._holder(job_id, seal)].newest(reports),
+            "its agent's report": self._newest_report(self._holder(job_id, seal), reports),
         }
         what, at = max(heard.items(), key=lambda pair: pair[1])
         if at and change.at - at < lease:
@@ -105,6 +108,14 @@ class SealsChecker(Checker):
                 f"{job_id} was sealed in epoch {seal.epoch} by {seal.by}, "
                 f"{change.at - at:.1f} s after {what}"
             )
+
+    def _newest_report(self, of: tuple[str, str, int], before: float) -> float:
+        """0 when the agent's last broadcast by then does not name the job: who wanted its epoch in
+        vain was reported for a moment, too."""
+        consumer, *job = of
+        said = [capacity for at, capacity in self._broadcasts[consumer] if at <= before][-1:]
+        named = [[report.job_id, report.epoch] for capacity in said for report in capacity.jobs]
+        return self._reports[of].newest(before) if job in named else 0.0
 
     def _holder(self, job_id: str, seal: Heartbeat) -> tuple[str, str, int]:
         """Whose report counts: that of the agent whom the running record names."""
