@@ -416,9 +416,20 @@ class FileStore:
         if folder in self._known_folders:
             return
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._make_below_root(folder)
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+
+    def _make_below_root(self, folder: Path) -> None:
+        """Never the root: one that was moved away a moment ago must not be found empty in its
+        place, by us or by anybody."""
+        try:
+            folder.mkdir(exist_ok=True)
+        except FileNotFoundError:
+            if folder.parent == self._root:
+                raise
+            self._make_below_root(folder.parent)
+            folder.mkdir(exist_ok=True)
 
     def _forget_folder(self, folder: Path) -> None:
         self._known_folders.difference_update([folder, *folder.parents])

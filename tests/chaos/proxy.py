@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import random
 import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from enum import StrEnum
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from tests.servers.process import HOST, free_ports
+from tests.servers.process import HOST
 
 _ANSWER_SECONDS = 30.0
 _LATE_SECONDS = (0.5, 7.0)
@@ -85,16 +86,13 @@ class FaultyProxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._flowing = threading.Event()
-        self._listening = threading.Event()
+        self._refusing = False
         self._closed = False
         self.counts: Counter[Act] = Counter()
         self.late = 0
         """Writes that the store has yet to get."""
-        # Bound by its number: the kernel takes back a port that it chose when nobody listens.
-        (self._port,) = free_ports(1)
-        self._listener = socket.socket()
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.bind((HOST, self._port))
+        self._listener = socket.create_server((HOST, 0), backlog=128)
+        self._port: int = self._listener.getsockname()[1]
         self.restore()
         _start(self._accept_all)
 
@@ -105,11 +103,9 @@ class FaultyProxy:
     # --- what it is told ----------------------------------------------------------------
 
     def refuse(self) -> None:
-        """As if the server had been stopped: connections end, new ones are refused. The port
-        stays ours meanwhile."""
-        self._listening.clear()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        """As if the server had been stopped: connections end, new ones are reset at once. We go on
+        listening: a port that nobody listens at may be taken by the next server that starts."""
+        self._refusing = True
         with self._lock:
             for connection in self._open:
                 _end(connection)
@@ -119,10 +115,8 @@ class FaultyProxy:
         self._flowing.clear()
 
     def restore(self) -> None:
+        self._refusing = False
         self._flowing.set()
-        if not self._listening.is_set():
-            self._listener.listen(128)
-            self._listening.set()
 
     def calm(self) -> None:
         """From here on every request passes."""
@@ -133,9 +127,10 @@ class FaultyProxy:
     def close(self) -> None:
         self._closed = True
         self.refuse()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._flowing.set()
-        self._listening.set()
 
     # --- connections --------------------------------------------------------------------
 
@@ -144,8 +139,9 @@ class FaultyProxy:
             try:
                 near, _ = self._listener.accept()
             except OSError:
-                self._listening.wait()
-                time.sleep(0.01)
+                return
+            if self._refusing:
+                _reset(near)
                 continue
             with self._lock:
                 self._open.add(near)
@@ -276,6 +272,11 @@ def _encode(
 
 def _start(work: object, *arguments: object) -> None:
     threading.Thread(target=work, args=arguments, daemon=True).start()  # type: ignore[arg-type]
+
+
+def _reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
 
 
 def _end(connection: socket.socket) -> None:

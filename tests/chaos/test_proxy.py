@@ -180,7 +180,7 @@ def test_a_store_that_is_away_refuses_and_is_back_at_the_same_place(proxy: Fault
     with pytest.raises(_CUT):
         connection.request("GET", "/key")
         connection.getresponse()
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(_CUT):
         _ask(proxy)
     proxy.restore()
     assert proxy.endpoint == endpoint

@@ -224,6 +224,28 @@ def test_an_empty_folder_where_a_store_was_is_no_empty_store(tmp_path: Path) -> 
     assert store.get("queue/a").data == b"1"
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_a_directory_that_is_moved_away_amid_a_write_is_not_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    """What was written there would be gone when it is back, and others would take it for the
+    store meanwhile."""
+    root = tmp_path / "store"
+    store = _store(root)
+    if used:
+        store.create("queue/a", b"1")
+    make_folder = store._make_folder
+
+    def move_away_first(folder: Path) -> None:
+        root.rename(tmp_path / "away")
+        make_folder(folder)
+
+    monkeypatch.setattr(store, "_make_folder", move_away_first)
+    with pytest.raises(StoreError):
+        store.create("status/job/cells/1.claim.json", b"1")
+    assert not root.exists()
+
+
 def test_a_store_that_goes_away_while_it_is_listed_is_no_short_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
