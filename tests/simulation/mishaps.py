@@ -45,6 +45,10 @@ class Mishaps:
             moment = self._kernel.random.uniform(0, world.plan.safety)
             self._kernel.after(moment, partial(self._do, kind))
 
+        for _ in range(world.plan.outages):
+            moment = self._kernel.random.uniform(0, world.plan.safety)
+            self._kernel.after(moment, partial(self._do, self._long_outage))
+
     def stop(self) -> None:
         self._stopped = True
         for host in self._world.all_hosts:
@@ -131,6 +135,14 @@ class Mishaps:
     def _cut_off(self) -> str:
         host = self._some_host(among=self._world.all_hosts)
         return self._cut(host)
+
+    def _long_outage(self) -> str:
+        """Longer than a lease, and over before all of its jobs have ended."""
+        host = self._some_host()
+        host.cut_off = True
+        seconds = self._kernel.random.uniform(1.2, 3.0) * self._world.plan.lease
+        self._kernel.after(seconds, partial(self._join, host))
+        return host.name
 
     def _cut_off_all(self) -> str:
         return ", ".join(self._cut(host) for host in self._world.all_hosts)

@@ -115,7 +115,7 @@ class Person:
         commands = []
         for _ in range(count):
             command = f"command-{len(world.scripts)}"
-            world.scripts[command] = draw_script(self._kernel, world.plan.lease)
+            world.scripts[command] = draw_script(self._kernel, world.plan)
             commands.append(command)
         spec = Spec(
             command="",

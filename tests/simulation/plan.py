@@ -3,7 +3,7 @@ how long it lasts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stado.storage.port import LIST_LIMIT_MAX
 from tests.simulation.commands import Script
@@ -38,6 +38,10 @@ class Plan:
     mishaps: int = 0
     """What operators and accidents do to hosts and processes, in all."""
 
+    outages: int = 0
+    """How often the line of a host that works is away for longer than a lease; then jobs are long,
+    so that most of them live through one."""
+
     ways: Ways = field(default_factory=Ways)
     rates: Rates = field(default_factory=Rates)
     versions_by_content: bool = False
@@ -47,7 +51,7 @@ class Plan:
         dice = kernel.random
         lease = dice.choice((6.0, 12.0, 20.0))
         hosts = tuple(_draw_host(kernel) for _ in range(dice.choice((1, 2, 2, 3, 4))))
-        return cls(
+        plan = cls(
             lease=lease,
             grace=dice.choice((0.5, 5.0, 20.0)),
             poll=dice.choice((1.0, 3.0, 5.0)),
@@ -70,6 +74,22 @@ class Plan:
             rates=Rates.drawn(kernel),
             versions_by_content=dice.random() < 0.5,
         )
+        return plan.with_outages(kernel) if dice.random() < 0.2 else plan
+
+    def with_outages(self, kernel: Kernel) -> Plan:
+        """Few hosts, which live, and are declared dead now and then: what they run is adopted when
+        they are back, if nobody else has taken it."""
+        dice = kernel.random
+        return replace(
+            self,
+            safety=20 * self.lease,
+            hosts=self.hosts[: dice.choice((1, 1, 2))],
+            coordinators=max(1, self.coordinators),
+            jobs_max=dice.choice((2, 4, 8)),
+            mishaps=0,
+            outages=dice.choice((3, 6)),
+            rates=dice.choice((Rates(), self.rates)),
+        )
 
 
 def _draw_host(kernel: Kernel) -> HostPlan:
@@ -81,10 +101,14 @@ def _draw_host(kernel: Kernel) -> HostPlan:
     )
 
 
-def draw_script(kernel: Kernel, lease: float) -> Script:
+def draw_script(kernel: Kernel, plan: Plan) -> Script:
     """Of one job: mostly shorter than a lease, now and then much longer."""
-    dice = kernel.random
-    seconds = dice.choice((0.0, 0.0, 0.3, 2.0, lease / 2, 2 * lease, 4 * lease))
+    dice, lease = kernel.random, plan.lease
+    seconds = dice.choice(
+        (lease, 3 * lease, 6 * lease)
+        if plan.outages
+        else (0.0, 0.0, 0.3, 2.0, lease / 2, 2 * lease, 4 * lease)
+    )
     return Script(
         seconds=seconds,
         exit_code=dice.choice((0, 0, 0, 0, 1)),
