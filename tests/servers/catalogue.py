@@ -54,7 +54,7 @@ def run_seaweedfs() -> Iterator[Server]:
             "-filer",
             "-s3",
             f"-s3.port={port}",
-            "-volume.max=50",
+            "-volume.max=1000",
             "-master.volumeSizeLimitMB=64",
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",

@@ -28,7 +28,7 @@ def traced(seed: int, hash_seed: int) -> str:
 def test_equal_seeds_make_equal_traces(seed: int) -> None:
     first, second = traced(seed, hash_seed=1), traced(seed, hash_seed=2)
     assert first == second
-    assert first.count("\n") > 1000
+    assert first.count("\n") > 300
 
 
 def test_other_seeds_make_other_traces() -> None:

@@ -110,12 +110,14 @@ class SealsChecker(Checker):
             )
 
     def _newest_report(self, of: tuple[str, str, int], before: float) -> float:
-        """0 when the agent's last broadcast by then does not name the job: who wanted its epoch in
-        vain was reported for a moment, too."""
+        """0 when a broadcast that the judge can have read, the last one by then or a later one,
+        does not name the job: who wanted its epoch in vain was reported for a moment, too."""
         consumer, *job = of
-        said = [capacity for at, capacity in self._broadcasts[consumer] if at <= before][-1:]
-        named = [[report.job_id, report.epoch] for capacity in said for report in capacity.jobs]
-        return self._reports[of].newest(before) if job in named else 0.0
+        broadcasts = self._broadcasts[consumer]
+        readable = [said for at, said in broadcasts if at <= before][-1:]
+        readable += [said for at, said in broadcasts if at > before]
+        in_all = all(job in [[one.job_id, one.epoch] for one in said.jobs] for said in readable)
+        return self._reports[of].newest(before) if in_all else 0.0
 
     def _holder(self, job_id: str, seal: Heartbeat) -> tuple[str, str, int]:
         """Whose report counts: that of the agent whom the running record names."""
