@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.world import run
 
-SEEDS = 300
+SEEDS = 200
 _BLOCK = 10
 
 
