@@ -234,6 +234,8 @@ class Reaper:
             if known is None or known.version != entry.version:
                 known = self._repo.read(Record, entry.key)
                 self._records[job_id] = known
+            if known.version != entry.version:
+                return "it moved while it was looked at"  # the listing tells of an older record
             look = _Look(job_id, known.value, entry, self._head(keys.heartbeat(job_id)))
         except NotFound:
             return None

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
-from stado.core.records import Capacity, Intent, JobReport, Phase
+from stado.core.records import Capacity, Ending, Intent, JobReport, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import StoreError, Unavailable
 from stado.jobs import checkpoints
 from stado.jobs.changes import cancel
 from stado.jobs.claim import Claimant, Claimed, claim
-from stado.jobs.endings import claim_for_intent
+from stado.jobs.endings import claim_for_intent, give_verdict, settle
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.reaping import Reaper
 from stado.jobs.upkeep import Passes
@@ -648,3 +648,37 @@ def test_many_reports_that_cannot_be_read_are_a_store_that_fails(world: World) -
     judge = Reaper(world.repo_over(FaultyStore(world.store, world.clock, away)), by="c")
     with pytest.raises(Unavailable):
         judge.turn()
+
+
+def test_a_claim_that_comes_after_the_listing_is_not_judged_by_the_age_of_what_was_listed(
+    world: World,
+) -> None:
+    job = world.submit()
+    world.start()
+    world.clock.sleep(3 * LEASE)
+
+    def move_on(operation: Operation, key: str) -> None:
+        if (operation, key) == (Operation.GET, keys.record(State.RUNNING, job)) and not moved:
+            moved.append(key)
+            end_as_lost(world, job)
+            assert world.claim(BOB) is not None
+
+    moved: list[str] = []
+    store = GuardedStore(world.store, before=move_on)
+    report = Reaper(world.repo_over(store), by="cron", once=True).turn()
+    assert moved
+    assert report.reaped == []
+    assert world.repo.cells(job).ends == {1}
+
+
+def end_as_lost(world: World, job: str) -> None:
+    """As the agent does whose supervisor has died: without a seal."""
+    record = world.find(job).record
+    ending = Ending(
+        verdict=Verdict.LOST,
+        reason=Reason.SUPERVISOR_DIED,
+        ended_at=world.clock.now(),
+        by="alice",
+    )
+    give_verdict(world.repo, record, ending)
+    settle(world.repo, record.id, record.epoch)
