@@ -119,5 +119,5 @@ def test_a_worker_that_was_cut_off_stops_when_another_has_its_job(scene: Scene) 
     assert verdicts == [Verdict.LOST, Verdict.COMPLETED]
     store = scene.fleet.repo.store
     assert store.get(keys.output_file(job_id, 2, "who")).data == b"2\n"
-    assert stored_log(scene.fleet.repo, job_id, 1) == b"begun\n"
+    wait_for(lambda: stored_log(scene.fleet.repo, job_id, 1) == b"begun\n")  # after the note
     assert stored_log(scene.fleet.repo, job_id, 2) == b"begun\n"
