@@ -83,7 +83,7 @@ def mark_queue(repo: Repository, *, paused: bool, by: str) -> None:
     with suppress(Exists):  # somebody else said the same in the same millisecond
         repo.store.create(mark, by.encode())
     for entry in listed:
-        if entry.key > mark:
+        if entry.key > mark and keys.parse_queue_mark(entry.key) is not None:
             repo.store.delete(entry.key, None)
 
 

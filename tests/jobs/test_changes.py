@@ -332,6 +332,7 @@ def test_names_that_are_no_marks_pause_nothing(world: World) -> None:
     assert not read_page(world.repo).paused
     pause_queue(world.repo, by="ada")
     assert read_page(world.repo).paused
+    assert len(world.names(keys.QUEUE_MARKS)) == 5  # nor are they ours to delete
 
 
 def lost(world: World) -> Ending:
