@@ -175,7 +175,7 @@ class JobRun:
         epoch was given back."""
         in_order = False
         try:
-            if self._record.epoch == 1:
+            if not self._prepares_for_long():
                 self._announce_start()
             self._pulse.start()
             self._outcome = self._work()
@@ -229,11 +229,16 @@ class JobRun:
         self._fence()
         with self._refusals():
             self._workspace.make()
-        if self._record.epoch > 1:
-            self._restore_checkpoint()
+        if self._prepares_for_long():
+            if self._record.epoch > 1:
+                self._restore_checkpoint()
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
+
+    def _prepares_for_long(self) -> bool:
+        """Whether there is more to do before the start than to make a folder."""
+        return self._record.epoch > 1 or self._record.spec.takes_along
 
     def _announce_start(self) -> None:
         """The beat that lets the command start also says so: what may have run is counted as a
@@ -337,7 +342,7 @@ class JobRun:
             name=f"{self._record.id}.{self._record.epoch}",
             argv=("/bin/sh", "-c", command),
             environment=command_environment(self._host.environment, self._record, self._workspace),
-            folder=self._workspace.work if spec.workdir is None else Path(spec.workdir),
+            folder=self._workspace.work if spec.host_dir is None else Path(spec.host_dir),
             sink=self._spool.append,
             memory_bytes=None if memory_gb is None else round(memory_gb * _GIB),
         )
@@ -459,7 +464,7 @@ class JobRun:
         except OSError as error:
             where = f": {error.filename}" if error.filename is not None else ""
             text = f"{error.strerror or error}{where}"
-            own_folder = str(error.filename) == self._record.spec.workdir
+            own_folder = str(error.filename) == self._record.spec.host_dir
             if own_folder or error.errno == errno.E2BIG:
                 raise _NotStarted(text) from error
             given_back = self._record.epoch - 1 - self._record.lease_losses

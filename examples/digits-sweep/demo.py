@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run_demo(folder: Path, environment: Mapping[str, str]) -> None:
     results = str(folder / "results")
-    batch = ["--batch", str(EXAMPLE / "commands.txt"), "--workdir", str(EXAMPLE)]
+    batch = ["--batch", str(EXAMPLE / "commands.txt"), "--host-dir", str(EXAMPLE)]
     run(["stado", "init", environment["STADO_STORE"]], environment)
     with worker(folder, environment):
         run(["stado", "submit", "--run-id", RUN_ID, *batch, "--wait"], environment)

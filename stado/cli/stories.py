@@ -150,7 +150,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
     yield _line("command", spec.command)
     stated = {
         "verify": spec.verify,
-        "workdir": spec.workdir,
+        "host_dir": spec.host_dir,
         "env": ", ".join(sorted(spec.environment)) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
+from stado.cli.job_options import job_options, request_of, unpinned_of
+from stado.cli.options import plain_text
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from stado.core.spec import Request, Spec
     from stado.core.states import State
@@ -28,25 +28,12 @@ _TOLD_SECONDS_MIN = 1.0
 """What takes longer is told."""
 
 
-class Asked(NamedTuple):
-    """What the options say of the jobs; each is a field of the spec."""
-
-    priority: int
-    cpu: float | None
-    memory_gb: float | None
-    verify: str | None
-    workdir: str | None
-    environment: dict[str, str]
-    deadline_at: datetime | None
-    max_lease_losses: int | None
-
-
 @click.command()
 @click.argument("words", metavar="COMMAND", nargs=-1)
 @click.option(
     "--run-id",
     required=True,
-    callback=options.plain_text,
+    callback=plain_text,
     metavar="NAME",
     help="Your stable name for this run: submitting it again answers the same jobs.",
 )
@@ -55,38 +42,7 @@ class Asked(NamedTuple):
     metavar="FILE",
     help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
 )
-@click.option("--priority", type=int, default=0, metavar="N", help="Higher starts first.")
-@click.option("--cpu", type=float, metavar="CORES", help="Cores to reserve.  [default: 1]")
-@click.option("--memory-gb", type=float, metavar="GIB", help="GiB to reserve.  [default: 1]")
-@click.option(
-    "--verify",
-    callback=options.plain_text,
-    metavar="COMMAND",
-    help="Run after success; unless it exits with 0 the job has failed.",
-)
-@click.option(
-    "--workdir", callback=options.plain_text, metavar="DIR", help="Folder on the host to run in."
-)
-@click.option(
-    "--env",
-    "environment",
-    callback=options.variables,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a variable for the command (repeatable).",
-)
-@click.option(
-    "--deadline-at",
-    callback=options.instant,
-    metavar="INSTANT",
-    help="Do not start after this instant (RFC 3339).",
-)
-@click.option(
-    "--max-lease-losses",
-    callback=options.losses,
-    metavar="N|unlimited",
-    help="How often to queue the job again after its host was lost.  [default: 3]",
-)
+@job_options
 @click.option("--wait", is_flag=True, help="Wait until all is at rest; exit as the job did.")
 @json_option
 @target_options
@@ -110,10 +66,14 @@ def submit(
       stado submit --run-id digits-2 --cpu 4 --wait 'python train.py'
       stado submit --run-id sweep --batch commands.txt
     """
-    request = _request(words, batch, Asked(**asked))
+    from stado.pinning import pin
+
+    request = _request(words, batch, asked)
+    unpinned = unpinned_of(asked)
     user = user_name()
     with opened_repository(target) as repo:
         began = repo.clock.monotonic()
+        request = pin(repo, request, unpinned)
         submission = _submit(repo, run_id, request, user)
         taken_seconds = repo.clock.monotonic() - began
         if not as_json:
@@ -128,18 +88,17 @@ def submit(
         return _outcome(repo, submission, request, states)
 
 
-def _request(words: tuple[str, ...], batch: str | None, asked: Asked) -> Request:
-    """Everything is checked here, before anything is written."""
+def _request(words: tuple[str, ...], batch: str | None, asked: dict[str, Any]) -> Request:
+    """Everything that needs no store is checked here, before anything is written."""
     from stado.cli import render
-    from stado.core.spec import Spec, make_request, parse_batch
+    from stado.core.spec import parse_batch
 
-    shared = Spec(command="", **asked._asdict())
     if batch is None:
-        return make_request([_command(words)], shared, batch=False)
+        return request_of([_command(words)], asked, batch=False)
     if words:
         render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
     name = "standard input" if batch == STANDARD_INPUT else batch
-    return make_request(parse_batch(_read_batch(batch), name), shared, batch=True)
+    return request_of(parse_batch(_read_batch(batch), name), asked, batch=True)
 
 
 def _command(words: tuple[str, ...]) -> str:

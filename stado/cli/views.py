@@ -62,7 +62,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "rerun_of": record.rerun_of,
         "command": spec.command,
         "verify": spec.verify,
-        "workdir": spec.workdir,
+        "host_dir": spec.host_dir,
         "environment_names": sorted(spec.environment),
         "cpu": spec.cpu,
         "memory_gb": spec.memory_gb,

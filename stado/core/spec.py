@@ -47,7 +47,7 @@ class Spec(Part, frozen=True, kw_only=True):
     """Given to `/bin/sh -c` on the host."""
     verify: Text | None = None
     """Runs after the command succeeded; a non-zero exit makes the job fail."""
-    workdir: Folder | None = None
+    host_dir: Folder | None = None
     """Folder on the host to run in; a fresh empty one when not stated."""
     environment: dict[VariableName, Text] = msgspec.field(default_factory=dict)
     cpu: Size | None = None
@@ -59,6 +59,11 @@ class Spec(Part, frozen=True, kw_only=True):
     """No host starts the job after this instant."""
     max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
+
+    @property
+    def takes_along(self) -> bool:
+        """Whether a host has to fetch something before it can start the command."""
+        return False
 
 
 class Request(Part, frozen=True, kw_only=True):
@@ -231,12 +236,12 @@ def _check_shared(spec: Spec) -> None:
     _check_environment(spec.environment)
     if spec.verify is not None:
         _check_command(spec.verify, "the verify command")
-    if spec.workdir is not None:
-        _check_text(spec.workdir, "the working folder")
-        if not spec.workdir.startswith("/"):
+    if spec.host_dir is not None:
+        _check_text(spec.host_dir, "the working folder")
+        if not spec.host_dir.startswith("/"):
             raise Refused(
-                "workdir_not_absolute",
-                f"working folder {spec.workdir!r} is not absolute: it names a folder on the host",
+                "host_dir_not_absolute",
+                f"working folder {spec.host_dir!r} is not absolute: it names a folder on the host",
             )
     if spec.max_lease_losses is not None and spec.max_lease_losses < -1:
         raise Refused(

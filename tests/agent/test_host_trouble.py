@@ -63,7 +63,7 @@ def test_a_work_folder_that_cannot_be_used_is_the_hosts_trouble(tmp_path: Path, 
 
 def test_a_folder_that_the_job_asked_for_and_that_fails_is_the_jobs_fault(tmp_path: Path) -> None:
     """Whatever the error: a mount that is dead must not stop a host."""
-    scene = Scene(tmp_path, Spec(command="", workdir="/mnt/dead"))
+    scene = Scene(tmp_path, Spec(command="", host_dir="/mnt/dead"))
     dead = OSError(errno.ENOTCONN, "Transport endpoint is not connected", Path("/mnt/dead"))
     scene.script(Script(refused=dead))
     scene.run(scene.claim())

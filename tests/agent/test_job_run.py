@@ -620,7 +620,7 @@ def test_a_cancelled_epoch_that_is_sealed_is_not_adopted(tmp_path: Path) -> None
 
 
 def test_a_command_that_cannot_be_started_has_failed_without_a_start(tmp_path: Path) -> None:
-    scene = scene_of(tmp_path, Spec(command="", workdir="/nowhere"))
+    scene = scene_of(tmp_path, Spec(command="", host_dir="/nowhere"))
     scene.script(Script(refused=FileNotFoundError(2, "No such file or directory", "/nowhere")))
     assert scene.run(scene.claim()).exit_code == 0
     assert (scene.ending.verdict, scene.ending.reason) == (Verdict.FAILED, Reason.LAUNCH_FAILED)

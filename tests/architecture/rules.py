@@ -48,6 +48,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.storage.trouble",
         "stado.storage.trouble_log",
     ),
+    "stado.pinning": (*_USE_CASES, "stado.system"),
     "stado.version": (),
     "stado.host_options": (),
     "stado.target": (),
@@ -55,6 +56,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado.cli": (
         *_PROGRAMS,
         "stado.composition",
+        "stado.pinning",
         "stado.storage.open",
         "stado.storage.contract",
         "stado.storage.trouble",

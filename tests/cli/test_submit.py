@@ -60,7 +60,7 @@ def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
 def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     job_id = stado.ok(
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
-        *("--verify", "test -f out", "--workdir", "/srv", "--env", "A=1", "--env", "B=x=y"),
+        *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited", "run"),
     )
     found = find_job(world.repo, job_id)
@@ -68,7 +68,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     assert found.record.spec.plain() == {
         "command": "run",
         "verify": "test -f out",
-        "workdir": "/srv",
+        "host_dir": "/srv",
         "environment": {"A": "1", "B": "x=y"},
         "cpu": 2.5,
         "memory_gb": 4.0,
@@ -79,10 +79,15 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
 
 
 def test_every_field_of_the_spec_has_an_option() -> None:
-    from stado.cli.submit import Asked
+    from stado.cli.submit import submit
     from stado.core.spec import Spec
+    from stado.pinning import PINNED_AS
+    from stado.target import Target
 
-    assert set(Asked._fields) | {"command"} == set(Spec.__struct_fields__) - {"unknown_fields"}
+    others = {"words", "run_id", "batch", "wait", "as_json", *Target._fields}
+    asked = {parameter.name for parameter in submit.params} - others
+    fields = {PINNED_AS.get(name, name) for name in asked}
+    assert fields | {"command"} == set(Spec.__struct_fields__) - {"unknown_fields"}
 
 
 def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> None:
@@ -170,7 +175,7 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
         (["--run-id", "x", "--priority", str(2**63), "run"], None, f"priority {2**63} is above"),
         (["--run-id", "x", "--cpu", "0", "run"], None, "cpu 0.0 must be a positive number"),
         (["--run-id", "x", "--memory-gb", "nan", "run"], None, "memory-gb nan must be a positive"),
-        (["--run-id", "x", "--workdir", "here", "run"], None, "'here' is not absolute"),
+        (["--run-id", "x", "--host-dir", "here", "run"], None, "'here' is not absolute"),
         (["--run-id", "x", "--env", "FOO", "run"], None, "write FOO=VALUE"),
         (["--run-id", "x", "--env", "2=1", "run"], None, "environment name '2'"),
         (["--run-id", "x", "--env", "A=\udcff", "run"], None, "is not valid UTF-8"),

@@ -86,7 +86,7 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
         ("cpu_not_positive", {"cpu": 0.0}, "cpu 0.0"),
         ("cpu_not_positive", {"cpu": float("nan")}, "cpu nan"),
         ("memory-gb_not_positive", {"memory_gb": -1.0}, "memory-gb -1.0"),
-        ("workdir_not_absolute", {"workdir": "data"}, "'data'"),
+        ("host_dir_not_absolute", {"host_dir": "data"}, "'data'"),
         ("max_lease_losses_invalid", {"max_lease_losses": -2}, "-2"),
         ("command_empty", {"verify": " "}, "the verify command is empty"),
         ("environment_name_invalid", {"environment": {"2A": "x"}}, "'2A'"),

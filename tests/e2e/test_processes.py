@@ -176,7 +176,7 @@ def test_a_job_that_cannot_be_started_fails_with_the_reason(make_fleet: MakeFlee
     """R196."""
     fleet = make_fleet()
     fleet.agent("one")
-    submission = fleet.submit("true", spec=SMALL.evolve(workdir="/does/not/exist"))
+    submission = fleet.submit("true", spec=SMALL.evolve(host_dir="/does/not/exist"))
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.FAILED}
     ending = fleet.story(job_id).record.ending

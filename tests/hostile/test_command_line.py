@@ -79,7 +79,7 @@ def test_any_arguments(
     assert_told(stado("submit", f"--run-id={name}", "--batch", "-", stdin=data))
 
 
-OPTIONS = ("--priority", "--cpu", "--memory-gb", "--verify", "--workdir", "--env", "--deadline-at")
+OPTIONS = ("--priority", "--cpu", "--memory-gb", "--verify", "--host-dir", "--env", "--deadline-at")
 
 
 @examples(100)
@@ -231,7 +231,7 @@ def test_a_deployment_that_nobody_can_live_by_is_refused(
 
 
 def test_nothing_that_a_store_holds_drives_a_terminal(stado: Program, shop: World) -> None:
-    shared = Spec(command="", verify=f"v {EVIL}".replace("\0", ""), workdir="/x\x1b[2J")
+    shared = Spec(command="", verify=f"v {EVIL}".replace("\0", ""), host_dir="/x\x1b[2J")
     evil = EVIL.replace("\0", "")
     request = make_request([f"echo {evil}", f"again {evil}"], shared, batch=True)
     batch = submit(shop.repo, run_id="run", request=request, submitter=f"u{evil}")

@@ -192,7 +192,7 @@ def test_a_long_text_is_read_and_a_long_wrong_one_is_not_quoted_in_full() -> Non
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("name", ["command", "verify", "workdir"])
+@pytest.mark.parametrize("name", ["command", "verify", "host_dir"])
 def test_a_command_that_no_host_can_start(name: str) -> None:
     stated = json.loads(queued().encode())
     stated["spec"][name] = "/bin/true\0"

@@ -1,0 +1,92 @@
+"""The options by which somebody says what jobs are: of `submit`, and of whatever else makes jobs.
+
+Each is a field of the spec under its own name, or of what has to be pinned first (`stado.pinning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stado.cli import options
+
+if TYPE_CHECKING:
+    from stado.core.spec import Request
+    from stado.pinning import Unpinned
+
+_ORDER_AND_SIZE = (
+    click.option(
+        "--priority", type=int, default=0, metavar="N", help="Higher starts first.  [default: 0]"
+    ),
+    click.option("--cpu", type=float, metavar="CORES", help="Cores to reserve.  [default: 1]"),
+    click.option("--memory-gb", type=float, metavar="GIB", help="GiB to reserve.  [default: 1]"),
+    click.option(
+        "--deadline-at",
+        callback=options.instant,
+        metavar="INSTANT",
+        help="Do not start after this instant (RFC 3339).",
+    ),
+    click.option(
+        "--max-lease-losses",
+        callback=options.losses,
+        metavar="N|unlimited",
+        help="How often to queue the job again after its host was lost.  [default: 3]",
+    ),
+)
+
+_EXECUTION = (
+    click.option(
+        "--verify",
+        callback=options.plain_text,
+        metavar="COMMAND",
+        help="Run after success; unless it exits with 0 the job has failed.",
+    ),
+    click.option(
+        "--host-dir",
+        callback=options.plain_text,
+        metavar="DIR",
+        help="Folder on the host to run in.",
+    ),
+    click.option(
+        "--env",
+        "environment",
+        callback=options.variables,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Set a variable for the command (repeatable).",
+    ),
+)
+
+_ALL = (*_ORDER_AND_SIZE, *_EXECUTION)
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command all of them, in the order of its help."""
+    for option in reversed(_ALL):
+        function = option(function)
+    return function
+
+
+def request_of(commands: Sequence[str], asked: Mapping[str, Any], *, batch: bool) -> Request:
+    """What the options ask for. Raises `Refused`, naming the value and the remedy."""
+    from stado.core.spec import Spec, make_request
+
+    stated = {name: value for name, value in asked.items() if name not in _unpinned_names()}
+    return make_request(list(commands), Spec(command="", **stated), batch=batch)
+
+
+def unpinned_of(asked: Mapping[str, Any]) -> Unpinned:
+    """What of the options has to be pinned once a store is open."""
+    from stado.pinning import Unpinned
+
+    return Unpinned(**{name: asked[name] for name in _unpinned_names()})
+
+
+def _unpinned_names() -> set[str]:
+    from dataclasses import fields
+
+    from stado.pinning import Unpinned
+
+    return {field.name for field in fields(Unpinned)}
