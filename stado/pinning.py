@@ -7,9 +7,11 @@ once, before anything is queued.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stado.errors import Refused
 
 if TYPE_CHECKING:
     from stado.core.spec import Request
@@ -25,8 +27,33 @@ PINNED_AS: Mapping[str, str] = {}
 """The field of the spec that each field of `Unpinned` ends up in."""
 
 
-def pin(repo: Repository, request: Request, unpinned: Unpinned) -> Request:  # noqa: ARG001
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitter:
+    """Who asks, as far as pinning has to know."""
+
+    job_named: Callable[[Repository, str], str]
+    """The one job that somebody means by what they typed: its id. Raises `Refused`."""
+    tell: Callable[[str], None] = lambda _: None
+    """A sentence for people, of what was taken and might surprise."""
+
+
+def exact_job(repo: Repository, text: str) -> str:
+    """For who names jobs by their ids and nothing else."""
+    from stado.jobs.finding import find_job
+
+    if find_job(repo, text) is None:
+        raise Refused("job_unknown", f"there is no job {text!r} in {repo.store.address}")
+    return text
+
+
+def pin(
+    repo: Repository,  # noqa: ARG001
+    request: Request,
+    unpinned: Unpinned,  # noqa: ARG001
+    submitter: Submitter | None = None,  # noqa: ARG001
+) -> Request:
     """The request with everything pinned to the content that it has now. What the jobs take along
     is in the store when this returns, and nothing is queued yet: an interruption leaves objects
-    that nobody names. Raises `Refused`, naming the words and the remedy."""
+    that nobody names. Without a `submitter` jobs are named by their ids, and nobody is told.
+    Raises `Refused`, naming the words and the remedy."""
     return request

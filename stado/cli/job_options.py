@@ -14,7 +14,8 @@ from stado.cli import options
 
 if TYPE_CHECKING:
     from stado.core.spec import Request
-    from stado.pinning import Unpinned
+    from stado.jobs.repository import Repository
+    from stado.pinning import Submitter, Unpinned
 
 _ORDER_AND_SIZE = (
     click.option(
@@ -82,6 +83,18 @@ def unpinned_of(asked: Mapping[str, Any]) -> Unpinned:
     from stado.pinning import Unpinned
 
     return Unpinned(**{name: asked[name] for name in _unpinned_names()})
+
+
+def submitter_named(user: str) -> Submitter:
+    """Who names jobs as the command line takes them, and is told on stderr."""
+    from stado.cli import render
+    from stado.cli.selectors import select_job
+    from stado.pinning import Submitter
+
+    def job_named(repo: Repository, text: str) -> str:
+        return select_job(repo, text, user=user, command="stado job show")
+
+    return Submitter(job_named=job_named, tell=render.tell)
 
 
 def _unpinned_names() -> set[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.job_options import job_options, request_of, unpinned_of
+from stado.cli.job_options import job_options, request_of, submitter_named, unpinned_of
 from stado.cli.options import plain_text
 from stado.target import Target, target_options
 
@@ -73,7 +73,7 @@ def submit(
     user = user_name()
     with opened_repository(target) as repo:
         began = repo.clock.monotonic()
-        request = pin(repo, request, unpinned)
+        request = pin(repo, request, unpinned, submitter_named(user))
         submission = _submit(repo, run_id, request, user)
         taken_seconds = repo.clock.monotonic() - began
         if not as_json:
