@@ -31,6 +31,17 @@ def check_length_told(headers: Mapping[str, str]) -> None:
         raise ValueError("nothing tells how long it is")
 
 
+def part_of(data: bytes, headers: Mapping[str, str], start: int, length: int) -> bytes:
+    """What was asked for with a range. A server that does not know ranges sends the whole. Raises
+    `ValueError` for another part."""
+    told = headers.get("content-range", "")
+    if not told:
+        return data[start : start + length]
+    if not told.startswith(f"bytes {start}-") or len(data) > length:
+        raise ValueError(f"it is another part: {told}")
+    return data
+
+
 def find_date(headers: Mapping[str, str]) -> datetime | None:
     """What an answer says of the time (RFC 9110, 5.6.7). None when it says nothing, or was cut off
     there: half a date can be read as a whole one."""

@@ -174,10 +174,25 @@ def check_absence_is_said(bench: Bench) -> None:
     key = bench.key("absent")
     _expect(NotFound, lambda: bench.store.get(key), "get of an absent object")
     _expect(NotFound, lambda: bench.store.get(key, unless="1"), "get of an absent object")
+    _expect(NotFound, lambda: bench.store.get_range(key, 0, 1), "a part of an absent object")
     _expect(NotFound, lambda: bench.store.head(key), "head of an absent object")
     target = bench.files / "absent"
     _expect(NotFound, lambda: bench.store.download(key, target), "download of an absent object")
     _require(not target.exists(), "a failed download left a file")
+
+
+def check_a_part_is_read_alone(bench: Bench) -> None:
+    key, data = bench.key("part"), _pattern(100_000)
+    bench.store.create(key, data)
+    for start, length in ((0, 1), (0, 100_000), (7, 300), (99_990, 10), (99_990, 11), (5, 200_000)):
+        found = bench.store.get_range(key, start, length)
+        expected = data[start : start + length]
+        _require(found == expected, f"{length} bytes from {start} on came back as {len(found)}")
+    for start in (100_000, 100_001, 10**9):
+        found = bench.store.get_range(key, start, 1)
+        _require(found == b"", f"behind the end, at {start}, there are {len(found)} bytes")
+    bench.store.create(bench.key("part-of-nothing"), b"")
+    _require(bench.store.get_range(bench.key("part-of-nothing"), 0, 5) == b"", "nothing has a part")
 
 
 def check_unchanged_object_is_not_sent(bench: Bench) -> None:
@@ -399,6 +414,7 @@ _CHECKS: Sequence[Check] = (
             check_contents_of_any_size_and_kind,
             check_absence_is_said,
             check_unchanged_object_is_not_sent,
+            check_a_part_is_read_alone,
             check_put_makes_and_overwrites,
             check_bad_keys_are_refused,
             check_second_create_fails,

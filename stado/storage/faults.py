@@ -56,7 +56,7 @@ class FaultKind(StrEnum):
     """A listing ignores `start_after`."""
 
     STALE_READ = "stale_read"
-    """A created object is not found by `get`, `head`, `download` for `seconds`."""
+    """A created object is not found by reads for `seconds`."""
 
     TRUNCATED = "truncated"
     """A `get` answers with the first half of the data."""
@@ -181,6 +181,13 @@ class FaultyStore:
         if _is(fault, FaultKind.TRUNCATED):
             return Blob(blob.data[: len(blob.data) // 2], blob.version)
         return blob
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        fault = self._draw(Operation.GET_RANGE, key)
+        self._check_hidden(key)
+        return self._run(
+            Operation.GET_RANGE, key, fault, lambda: self._inner.get_range(key, start, length)
+        )
 
     def head(self, key: str) -> Entry:
         fault = self._draw(Operation.HEAD, key)

@@ -36,8 +36,15 @@ from stado.storage.file_errors import store_errors
 from stado.storage.file_locks import FOLDER as LOCKS_FOLDER
 from stado.storage.file_locks import FileLocks
 from stado.storage.file_sync import sync_path, sync_paths
-from stado.storage.file_version import modified_at, open_file, read_file, state_of, version_of_new
-from stado.storage.keys import check_key, check_prefix, is_listed
+from stado.storage.file_version import (
+    modified_at,
+    open_file,
+    read_file,
+    read_part,
+    state_of,
+    version_of_new,
+)
+from stado.storage.keys import check_key, check_prefix, check_range, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
 
@@ -119,6 +126,11 @@ class FileStore:
         if version == unless:
             raise NotModified(key)
         return Blob(data, version)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        with self._reading(key) as path:
+            return read_part(path, start, length)
 
     def head(self, key: str) -> Entry:
         with self._reading(key) as path:

@@ -88,6 +88,13 @@ def read_file(path: Path) -> tuple[bytes, Version]:
         os.close(descriptor)
 
 
+def read_part(path: Path, start: int, length: int) -> bytes:
+    """Fewer bytes where the file ends. Raises `OSError`."""
+    with os.fdopen(open_file(path), "rb") as source:
+        source.seek(start)
+        return source.read(length)
+
+
 def modified_at(status: os.stat_result) -> datetime:
     """The nearest instant that there is: file systems know others."""
     return datetime.fromtimestamp(min(max(0, status.st_mtime_ns / 1e9), _TIME_MAX), UTC)

@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
 from stado.ports import Clock, Tasks
-from stado.storage.answers import answer_errors, check_length_told, find_date
+from stado.storage.answers import answer_errors, check_length_told, find_date, part_of
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
-from stado.storage.keys import check_key, check_prefix, is_listed
+from stado.storage.keys import check_key, check_prefix, check_range, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
 
@@ -32,6 +32,7 @@ _SECONDS = (3, 10)
 """To connect, and between two packets of an answer."""
 
 _DOWNLOAD_SECONDS = (3, 60)
+_BEYOND_THE_END = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
 _ABSENT = "0"
 """The generation that an object has before it is made."""
 
@@ -78,6 +79,16 @@ class GcsStore:
         if version == unless:
             raise NotModified(key)
         return Blob(answer.content, version)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        wanted = {"Range": f"bytes={start}-{start + length - 1}"}
+        answer = self._ask(key, {"alt": "media"}, wanted)
+        if answer.status_code == _BEYOND_THE_END:
+            return b""
+        with answer_errors(key, writing=False):
+            check_length_told(answer.headers)
+            return part_of(answer.content, answer.headers, start, length)
 
     def head(self, key: str) -> Entry:
         answer = self._ask(key, {"fields": _FIELDS})
@@ -189,13 +200,20 @@ class GcsStore:
         check_key(key)
         return f"{self._objects}/{quote(self._prefix + key, safe='')}"
 
-    def _ask(self, key: str, question: Mapping[str, str]) -> Any:
+    def _ask(
+        self, key: str, question: Mapping[str, str], headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """With a range among the headers, the answer may be that there is nothing in it."""
         url = self._url(key)
         with self._errors(key, writing=False):
             answer = self._session.ask(
-                key, lambda session: session.get(url, params=question, timeout=_SECONDS)
+                key,
+                lambda session: session.get(
+                    url, params=question, headers=headers, timeout=_SECONDS
+                ),
             )
-            check_answer(key, answer, writing=False)
+            if headers is None or answer.status_code != _BEYOND_THE_END:
+                check_answer(key, answer, writing=False)
         with answer_errors(key, writing=False):
             self._note(answer)
         return answer

@@ -39,6 +39,13 @@ def check_prefix(prefix: str, limit: int, limit_max: int) -> None:
         raise Misconfigured(prefix, f"a page has {LIST_LIMIT_MIN} to {limit_max} keys, not {limit}")
 
 
+def check_range(key: str, start: int, length: int) -> None:
+    """Raises `Misconfigured` for a part that some store could not be asked for."""
+    check_key(key)
+    if start < 0 or length < 1:
+        raise Misconfigured(key, f"{length} bytes from {start} on are no part of an object")
+
+
 def is_listed(key: str, prefix: str) -> bool:
     """Whether `key`, which a raw listing of `prefix` gave, is an object of that folder by this
     rule. Others can put anything into a bucket (copies, markers of folders, whole folders); it

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stado.errors import Conflict, Exists, NotFound, NotModified
 from stado.ports import Clock, Tasks
-from stado.storage.keys import check_key, check_prefix
+from stado.storage.keys import check_key, check_prefix, check_range
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import chunks_of, pour, pour_into_file
 
@@ -85,6 +85,10 @@ class MemoryStore:
         if found.version == unless:
             raise NotModified(key)
         return Blob(found.data, found.version)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        return self.get(key).data[start : start + length]
 
     def head(self, key: str) -> Entry:
         check_key(key)

@@ -18,6 +18,7 @@ class Operation(StrEnum):
     """What can be asked of a store over the wire. `create_many` counts as its creates."""
 
     GET = "get"
+    GET_RANGE = "get_range"
     HEAD = "head"
     CREATE = "create"
     CREATE_MANY = "create_many"
@@ -55,6 +56,8 @@ class Requests:
     """Requests by operation and folder kind."""
 
     counts: Counter[tuple[Operation, str]] = field(default_factory=Counter)
+    bytes_read: int = 0
+    """Of objects that were read, wholly or in part; downloads and listings are not in it."""
 
     def of(self, *operations: Operation, kind: str | None = None) -> int:
         """How many were of these operations (none given: of any), under this folder kind."""
@@ -71,7 +74,7 @@ class Requests:
 
     @property
     def reads(self) -> int:
-        return self.of(Operation.GET, Operation.HEAD, Operation.DOWNLOAD)
+        return self.of(Operation.GET, Operation.GET_RANGE, Operation.HEAD, Operation.DOWNLOAD)
 
     @property
     def lists(self) -> int:
@@ -92,19 +95,26 @@ class CountingStore:
         self._lock = tasks.lock()
         self._kind_of = kind_of
         self._counts: Counter[tuple[Operation, str]] = Counter()
+        self._bytes_read = 0
 
     def snapshot(self) -> Requests:
         """All requests so far."""
         with self._lock:
-            return Requests(Counter(self._counts))
+            return Requests(Counter(self._counts), self._bytes_read)
 
     def since(self, earlier: Requests) -> Requests:
         """The requests made after a snapshot."""
-        return Requests(self.snapshot().counts - earlier.counts)
+        now = self.snapshot()
+        return Requests(now.counts - earlier.counts, now.bytes_read - earlier.bytes_read)
 
     def _count(self, operation: Operation, key: str) -> None:
         with self._lock:
             self._counts[operation, self._kind_of(key)] += 1
+
+    def _noting_size(self, data: bytes) -> bytes:
+        with self._lock:
+            self._bytes_read += len(data)
+        return data
 
     @property
     def address(self) -> str:
@@ -112,7 +122,13 @@ class CountingStore:
 
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         self._count(Operation.GET, key)
-        return self._inner.get(key, unless=unless)
+        blob = self._inner.get(key, unless=unless)
+        self._noting_size(blob.data)
+        return blob
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self._count(Operation.GET_RANGE, key)
+        return self._noting_size(self._inner.get_range(key, start, length))
 
     def head(self, key: str) -> Entry:
         self._count(Operation.HEAD, key)

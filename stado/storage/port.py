@@ -62,6 +62,14 @@ class Store(Protocol):
         """Raises `NotFound`; `NotModified` when the object still has the version `unless`."""
         ...
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """At most `length` bytes (1 or more) from `start` on; fewer where the object ends, none
+        from there on. Raises `NotFound`.
+
+        Of an object that is written once: parts of two versions would not fit together, and no
+        version is told."""
+        ...
+
     def head(self, key: str) -> Entry:
         """Raises `NotFound`."""
         ...

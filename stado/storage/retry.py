@@ -82,6 +82,9 @@ class RetryingStore:
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         return self._repeated(key, lambda: self._inner.get(key, unless=unless))
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._repeated(key, lambda: self._inner.get_range(key, start, length))
+
     def head(self, key: str) -> Entry:
         return self._repeated(key, lambda: self._inner.head(key))
 

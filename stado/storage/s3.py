@@ -26,11 +26,17 @@ from stado.errors import (
     Unavailable,
 )
 from stado.ports import Clock, Tasks
-from stado.storage.answers import NOT_THE_STORES, answer_errors, check_length_told, find_date
-from stado.storage.keys import check_key, check_prefix, is_listed
+from stado.storage.answers import (
+    NOT_THE_STORES,
+    answer_errors,
+    check_length_told,
+    find_date,
+    part_of,
+)
+from stado.storage.keys import check_key, check_prefix, check_range, is_listed
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
-from stado.storage.s3_errors import is_unsigned_absence, store_errors
+from stado.storage.s3_errors import is_beyond_the_end, is_unsigned_absence, store_errors
 from stado.storage.transfer import CHUNK_BYTES, HashingReader, pour_into_file
 
 CONCURRENT_CREATES = 32
@@ -86,6 +92,24 @@ class S3Store:
         if blob.version == unless:
             raise NotModified(key)
         return blob
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(key, start, length)
+        wanted = f"bytes={start}-{start + length - 1}"
+
+        def ask(client: Any) -> bytes:
+            try:
+                answer = client.get_object(**self._place(key), Range=wanted)
+            except ClientError as error:
+                if is_beyond_the_end(error):
+                    return b""
+                raise
+            check_length_told(_headers(answer))
+            data: bytes = answer["Body"].read()
+            self._note(answer)
+            return part_of(data, _headers(answer), start, length)
+
+        return self._ask(key, ask, writing=False)
 
     def head(self, key: str) -> Entry:
         anybodys_answers: list[ClientError] = []

@@ -34,6 +34,7 @@ _NOT_FOUND = {"NoSuchKey", "404", "NotFound"}
 _NO_BUCKET = {"NoSuchBucket", "InvalidBucketName"}
 _NO_UPLOAD = {"NoSuchUpload"}
 _PRECONDITION = {"PreconditionFailed", "412"}
+_BEYOND_THE_END = {"InvalidRange", "416"}
 _COLLISION = {"ConditionalRequestConflict", "OperationAborted", "409"}
 _THROTTLED = {
     "SlowDown",
@@ -153,6 +154,11 @@ def is_unsigned_absence(error: sdk.ClientError) -> bool:
     that services give to a request."""
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     return _code_of(error) in _NOT_FOUND and not _REQUEST_NUMBERS & headers.keys()
+
+
+def is_beyond_the_end(error: sdk.ClientError) -> bool:
+    """Whether a part was asked for that begins where the object has ended."""
+    return _code_of(error) in _BEYOND_THE_END
 
 
 def _code_of(error: sdk.ClientError) -> str:

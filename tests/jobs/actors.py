@@ -50,6 +50,11 @@ class GuardedStore:
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         return self._guarded(Operation.GET, key, lambda: self._inner.get(key, unless=unless))
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._guarded(
+            Operation.GET_RANGE, key, lambda: self._inner.get_range(key, start, length)
+        )
+
     def head(self, key: str) -> Entry:
         return self._guarded(Operation.HEAD, key, lambda: self._inner.head(key))
 

@@ -35,7 +35,7 @@ class Ask:
     listed: str | None = None
 
 
-_READS = (Operation.GET, Operation.HEAD, Operation.DOWNLOAD)
+_READS = (Operation.GET, Operation.GET_RANGE, Operation.HEAD, Operation.DOWNLOAD)
 
 
 def s3_asks(request: Request) -> Iterator[Ask]:
@@ -96,6 +96,10 @@ class RecordingStore:
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         self._note(Operation.GET, key)
         return self._inner.get(key, unless=unless)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self._note(Operation.GET_RANGE, key)
+        return self._inner.get_range(key, start, length)
 
     def head(self, key: str) -> Entry:
         self._note(Operation.HEAD, key)

@@ -87,6 +87,11 @@ class Line:
     def get(self, key: str, *, unless: Version | None = None) -> Blob:
         return self._ask(Operation.GET, key, lambda: self._store.get(key, unless=unless))
 
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._ask(
+            Operation.GET_RANGE, key, lambda: self._store.get_range(key, start, length)
+        )
+
     def head(self, key: str) -> Entry:
         return self._ask(Operation.HEAD, key, lambda: self._store.head(key))
 

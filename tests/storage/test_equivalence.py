@@ -18,7 +18,9 @@ from tests.storage.stores import CLOCK, ENTROPY, TASKS
 
 KEYS = st.sampled_from(["q/a", "q/b", "q/b-1", "s/job/c/1", "s/job/c/2", "s/job/h"])
 DATA = st.sampled_from([b"", b"1", b"22", b"333"])
-NAMES = st.sampled_from(["create", "replace", "put", "delete", "delete-any", "get", "list", "many"])
+NAMES = st.sampled_from(
+    ["create", "replace", "put", "delete", "delete-any", "get", "part", "list", "many"]
+)
 STEPS = st.lists(st.tuples(NAMES, KEYS, DATA, st.booleans()), max_size=40)
 
 
@@ -35,6 +37,7 @@ class Player:
             "delete": lambda key, _, version: store.delete(key, version),
             "delete-any": lambda key, _, __: store.delete(key, None),
             "get": lambda key, _, __: store.get(key).data,
+            "part": lambda key, data, _: store.get_range(key, len(data), 1 + len(data)),
             "list": self._list,
             "many": self._many,
         }
