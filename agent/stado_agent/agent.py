@@ -433,7 +433,7 @@ class Agent:
     def _broadcast_when_due(self) -> None:
         """Each beat, and sooner when something has changed: others go by what we said last."""
         now = self._repo.clock.monotonic()
-        beat = self._repo.deployment.beat_seconds
+        beat = self._repo.deployment.tick_seconds
         if now - self._broadcast_at >= (beat * _NEWS_SHARE if self._has_news else beat):
             self._broadcast_at = now
             self._has_news = False
@@ -452,7 +452,7 @@ class Agent:
             at=self._repo.now(),
             host_at=self._repo.clock.now(),
             counter=self._broadcasts,
-            broadcast_seconds=self._repo.deployment.beat_seconds,
+            broadcast_seconds=self._repo.deployment.tick_seconds,
             cpu_total=self._budget.cpu_total,
             cpu_free=offer.cpu_milli / 1000,
             memory_total_gb=self._budget.memory_total_mib / 1024,

@@ -34,7 +34,7 @@ class CheckpointSync:
         self._kept: list[Checkpoint] = []
         self._saved: Fingerprint = ()
         self._seen: Fingerprint = ()
-        self._due_at = repo.clock.monotonic() + repo.deployment.beat_seconds
+        self._due_at = repo.clock.monotonic() + repo.deployment.tick_seconds
 
     def restore_newest(self, job_id: str, *, between: Callable[[], None] | None = None) -> None:
         """Fills the folder, which need not be saved again then; leaves it empty for a job that
@@ -60,7 +60,7 @@ class CheckpointSync:
         now = self._repo.clock.monotonic()
         if now < self._due_at:
             return
-        self._due_at = now + self._repo.deployment.beat_seconds
+        self._due_at = now + self._repo.deployment.tick_seconds
         before, self._seen = self._seen, fingerprint(self._folder)
         if self._seen == before:
             self._save(job_id, epoch, between)

@@ -143,7 +143,7 @@ class JobRun:
         self._host = host
         self._claimed = claimed
         self._entry = entry
-        self._look_seconds = min(_LOOK_SECONDS, repo.deployment.beat_seconds)
+        self._look_seconds = min(_LOOK_SECONDS, repo.deployment.tick_seconds)
         self._workspace = host.folder.workspace(claimed.record.id, claimed.record.epoch)
         of = LogEpoch(claimed.record.id, claimed.record.epoch)
         limit = host.log_limit
@@ -610,7 +610,7 @@ class JobRun:
         return Pulse(
             self._repo,
             record,
-            on_beat=lambda: self._host.folder.touch_note(pid),
+            on_tick=lambda: self._host.folder.touch_note(pid),
             on_news=self._wake,
         )
 

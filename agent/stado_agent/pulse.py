@@ -46,13 +46,13 @@ class Pulse:
         repo: Repository,
         record: Record,
         *,
-        on_beat: Callable[[], None],
+        on_tick: Callable[[], None],
         on_news: Callable[[], None],
     ) -> None:
         self._repo = repo
         self._record = record
         self._signs = LifeSigns(repo, record)
-        self._on_beat = on_beat
+        self._on_tick = on_tick
         self._on_news = on_news
         self._beating = repo.tasks.lock()
         self._ended: Event = repo.tasks.event()
@@ -60,6 +60,8 @@ class Pulse:
         self._task: Task | None = None
         self._lease_seconds = repo.deployment.lease_seconds
         self._accepted_sent_at: _Moment | None = None
+        self._told: tuple[object, ...] = ()
+        """What the last accepted beat said."""
         self._silent = False
         self._phase = Phase.PREPARING
         self._phase_since = repo.now()
@@ -88,9 +90,11 @@ class Pulse:
 
     def beat_until_accepted(self) -> None:
         """Returns when the store has what the beat says, or the epoch is known to be sealed."""
-        pace = min(1.0, self._repo.deployment.beat_seconds)
+        pace = min(1.0, self._repo.deployment.tick_seconds)
+        self._on_tick()
         while not self._beat() and not self.sealed:
             self._repo.clock.sleep(pace)
+            self._on_tick()
 
     def stop(self) -> None:
         self._ended.set()
@@ -109,22 +113,32 @@ class Pulse:
         """An error that nobody foresaw must not leave a job that beats no more and runs on. Once
         sealed, it still shows this host that the supervisor lives."""
         try:
-            while self._wait_for_beat():
-                if self.sealed:
-                    self._on_beat()
-                    continue
-                self._beat()
+            while self._wait_for_tick():
+                self._on_tick()
+                if not self.sealed and self._beat_is_due():
+                    self._beat()
                 if not self.sealed:
                     self.check_in()
         except Exception as error:  # noqa: BLE001 - told to the supervisor, which ends by it
             self.failure = error
             self._on_news()
 
-    def _wait_for_beat(self) -> bool:
+    def _wait_for_tick(self) -> bool:
         """False once there is none to come. An event cannot be taken back, so each has its own."""
-        if self._early.wait(self._repo.deployment.beat_seconds):
+        if self._early.wait(self._repo.deployment.tick_seconds):
             self._early = self._repo.tasks.event()
         return not self._ended.is_set()
+
+    def _beat_is_due(self) -> bool:
+        """At the second tick after the last one, but at the first when there is something new to
+        say, or the store has not answered."""
+        if self._silent or self._accepted_sent_at is None or self._told != self._saying():
+            return True
+        within_seconds = 1.5 * self._repo.deployment.tick_seconds
+        return not self._accepted_sent_at.is_within(within_seconds, self._repo.clock)
+
+    def _saying(self) -> tuple[object, ...]:
+        return self._phase, self.started_at, self.trouble
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""
@@ -132,8 +146,7 @@ class Pulse:
             return self._beat_alone()
 
     def _beat_alone(self) -> bool:
-        self._on_beat()
-        sent_at = _Moment.now(self._repo.clock)
+        sent_at, saying = _Moment.now(self._repo.clock), self._saying()
         try:
             accepted = self._signs.beat(
                 self._phase,
@@ -146,7 +159,7 @@ class Pulse:
             return False
         self._silent = False
         if accepted:
-            self._accepted_sent_at = sent_at
+            self._accepted_sent_at, self._told = sent_at, saying
         else:
             self.sealed = True
             self._on_news()

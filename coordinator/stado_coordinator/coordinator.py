@@ -22,14 +22,14 @@ class Coordinator:
         self._repo = repo
         self._leadership = Leadership(repo, holder=holder)
         # A large submission that is finished shall not keep the reaper from its next look.
-        self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.beat_seconds)
+        self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
         """Ticks until `stop` is set, then releases the lease."""
         while not stop.is_set():
             self.tick()
-            pace = self._repo.deployment.beat_seconds
+            pace = self._repo.deployment.tick_seconds
             pause = self._repo.entropy.uniform(0.8 * pace, pace)
             stop.wait(min(pause, self._passes.next_reap_seconds if self._leading else pause))
         self._leave()

@@ -299,7 +299,7 @@ def _tell_asked(
     whom = workers[0] if len(workers) == 1 else f"{len(workers)} workers"
     told = (
         f"asked {whom} to stop {views.jobs_text(len(asked))}: TERM within "
-        f"{deployment.beat_seconds:g} s, KILL {deployment.cancel_grace_seconds:g} s later if that "
+        f"{deployment.tick_seconds:g} s, KILL {deployment.cancel_grace_seconds:g} s later if that "
         "is not enough"
     )
     render.tell(told if no_wait else f"{told}; waiting (Ctrl-C stops the waiting, not the cancel)")

@@ -62,9 +62,15 @@ class Deployment(Document, frozen=True, kw_only=True):
     proof: Proof
 
     @property
-    def beat_seconds(self) -> float:
-        """How often a supervisor beats and checks in, and a coordinator looks."""
+    def tick_seconds(self) -> float:
+        """How often a supervisor checks in, an agent broadcasts, and a coordinator looks."""
         return self.lease_seconds / 8
+
+    @property
+    def beat_seconds(self) -> float:
+        """How often a supervisor beats while it has nothing new to say: a write costs twelve times
+        what a read does, and a check-in is one."""
+        return 2 * self.tick_seconds
 
 
 class Holder(Part, frozen=True, kw_only=True):

@@ -112,7 +112,7 @@ class Upkeep:
         now = self._repo.clock.monotonic()
         if now < self._due_at:
             return
-        self._due_at = now + self._repo.deployment.beat_seconds
+        self._due_at = now + self._repo.deployment.tick_seconds
         if self._watch.silent():
             self._passes.tick()
             self._due_at = min(self._due_at, now + self._passes.next_reap_seconds)

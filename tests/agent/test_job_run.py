@@ -202,7 +202,7 @@ def test_one_failed_request_changes_nothing(
         assert scene.output(claimed.record.epoch, "result") == b"42", faults.met
         assert scene.log(claimed.record.epoch) == b"begun\nended\n" * len(commands), faults.met
         check_rules(scene, claimed.record.epoch, [])
-    assert numbered.count > 15
+    assert numbered.count > 14
 
 
 @story
@@ -226,7 +226,7 @@ def test_a_store_that_is_away_for_less_than_a_lease_delays_the_outcome(
         assert scene.commands == commands, faults.met
         assert scene.ending.verdict is verdict, faults.met
         check_rules(scene, claimed.record.epoch, [])
-    assert numbered.count > 15
+    assert numbered.count > 14
 
 
 @any_story
@@ -247,7 +247,7 @@ def test_a_store_that_is_away_for_leases_costs_no_rule(
         assert process.exit_code == 0, faults.met
         started = scene.heal()
         check_rules(scene, claimed.record.epoch, started)
-    assert numbered.count > 15
+    assert numbered.count > 14
 
 
 @pytest.mark.parametrize("story", SEALED_STORIES.values(), ids=SEALED_STORIES)
@@ -266,7 +266,7 @@ def test_a_fault_while_it_is_sealed_costs_no_rule(
         assert process.exit_code == 0, faults.met
         assert not any(one.process.living() for one in scene.processes.executions)
         check_rules(scene, 1, scene.heal())
-    assert numbered.count > 15
+    assert numbered.count > 14
 
 
 @any_story
@@ -292,7 +292,7 @@ def test_a_supervisor_that_dies_at_any_request_leaves_a_job_that_is_run_again(
             assert not (launch_failed and scene.commands), death.met
         if process.exit_code != 0:
             assert scene.final.epoch <= claimed.record.epoch + 2
-    assert numbered.count > 15
+    assert numbered.count > 14
 
 
 # --- sealed ---------------------------------------------------------------------------------
@@ -665,6 +665,37 @@ def test_a_heartbeat_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     assert scene.final.epoch == 1
 
 
+def _life_signs(scene: Scene, **run: Any) -> list[tuple[float, Operation]]:
+    """When which request was made of the heartbeat and of what is asked, from the start on."""
+    signs = []
+
+    def note(operation: Operation, key: str) -> None:
+        if key in (keys.heartbeat(scene.job), keys.asks(scene.job, 1)):
+            signs.append((scene.clock.monotonic(), operation))
+
+    scene.run(scene.claim(), before=note, **run)
+    return signs
+
+
+def test_a_job_with_nothing_new_to_say_beats_at_every_second_check_in(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=20.5 * BEAT))
+    signs = _life_signs(scene)
+    check_ins = [at for at, operation in signs if operation is Operation.GET and at > 0]
+    beats = [at for at, operation in signs if operation is Operation.REPLACE]
+    assert check_ins[:4] == [BEAT, 2 * BEAT, 3 * BEAT, 4 * BEAT]
+    assert beats[:3] == [2 * BEAT, 4 * BEAT, 6 * BEAT]
+
+
+def test_a_beat_that_failed_is_repeated_at_the_next_check_in(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=20.5 * BEAT))
+    fault = Fault(FaultKind.UNAVAILABLE, Operation.REPLACE, keys.heartbeat(scene.job))
+    signs = _life_signs(scene, faults=ScriptedFaults(fault))
+    beats = [at for at, operation in signs if operation is Operation.REPLACE]
+    assert beats[:3] == [2 * BEAT, 3 * BEAT, 5 * BEAT]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("unforeseen"), PermissionError("unforeseen")])
 @pytest.mark.parametrize("operation", [Operation.REPLACE, Operation.GET])
 def test_a_pulse_that_ends_by_an_unforeseen_error_ends_its_supervisor(
@@ -674,7 +705,7 @@ def test_a_pulse_that_ends_by_an_unforeseen_error_ends_its_supervisor(
     scene = scene_of(tmp_path)
 
     def fail(asked: Operation, key: str) -> None:
-        if asked is operation and scene.clock.running is not None and scene.clock.monotonic() > 30:
+        if asked is operation and scene.clock.running is not None and scene.clock.monotonic() > 20:
             raise error
 
     process = scene.run(scene.claim(), before=fail)

@@ -23,7 +23,7 @@ def _pulse(world: World, repo: Repository | None = None) -> Pulse:
     world.submit()
     claimed = world.claim()
     assert claimed is not None
-    return Pulse(repo or world.repo, claimed.record, on_beat=lambda: None, on_news=lambda: None)
+    return Pulse(repo or world.repo, claimed.record, on_tick=lambda: None, on_news=lambda: None)
 
 
 def test_a_command_may_start_only_just_after_an_accepted_beat(world: World) -> None:

@@ -116,7 +116,7 @@ def _cancelling(bench: Bench, count: int) -> list[Figure]:
             time.sleep(_LOOK_SECONDS)
         waits.append(time.monotonic() - began)
     _wait_for(bench, submission, State.CANCELLED)
-    check_in = bench.repo.deployment.beat_seconds
+    check_in = bench.repo.deployment.tick_seconds
     p95 = sorted(waits)[round(0.95 * (len(waits) - 1))]
     return [Figure("cancel of a running job, p95", p95, "s", check_in + _END_SECONDS)]
 

@@ -147,5 +147,5 @@ def test_a_cancel_takes_a_check_in_and_what_the_command_needs(
     for job_id in submission.job_ids:
         cancel(fleet.repo, job_id, by="ada")
     assert set(fleet.wait_at_rest(submission).values()) == {State.CANCELLED}
-    check_in = fleet.repo.deployment.beat_seconds
+    check_in = fleet.repo.deployment.tick_seconds
     assert time.monotonic() - began < check_in + 0.2 + 1.5
