@@ -18,7 +18,7 @@ from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import cancel
 from stado.jobs.outputs import find_manifest
 from stado.jobs.reaping import Reaper
-from stado.storage.faults import Fault, FaultKind, ScriptedFaults
+from stado.storage.faults import Fault, FaultKind, FaultPlan, ScriptedFaults
 from stado.storage.observe import WRITES, Operation
 from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import SupervisorNote
@@ -665,7 +665,7 @@ def test_a_heartbeat_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     assert scene.final.epoch == 1
 
 
-def _life_signs(scene: Scene, **run: Any) -> list[tuple[float, Operation]]:
+def _life_signs(scene: Scene, faults: FaultPlan | None = None) -> list[tuple[float, Operation]]:
     """When which request was made of the heartbeat and of what is asked, from the start on."""
     signs = []
 
@@ -673,7 +673,7 @@ def _life_signs(scene: Scene, **run: Any) -> list[tuple[float, Operation]]:
         if key in (keys.heartbeat(scene.job), keys.asks(scene.job, 1)):
             signs.append((scene.clock.monotonic(), operation))
 
-    scene.run(scene.claim(), before=note, **run)
+    scene.run(scene.claim(), before=note, faults=faults)
     return signs
 
 
