@@ -9,7 +9,6 @@ from stado.cli import render
 from stado.cli.outcomes import outcome_line
 from stado.cli.stories import LABEL_WIDTH, ago_text, life_lines
 from stado.cli.views import (
-    ending_text,
     life_word,
     live_job_fields,
     running_seconds,
@@ -77,7 +76,7 @@ def _print_wait(record: Record, seen: Explanation, now: datetime) -> None:
     since = render.duration(waiting_seconds(record, now))
     _print_line("waiting", f"for {since}, at priority {record.priority:,}")
     if record.ending is not None:
-        _print_line(f"epoch {record.epoch - 1}", ending_text(record.ending))
+        _print_line(f"epoch {record.epoch - 1}", record.ending.told)
 
 
 def _print_run(record: Record, life: Life, now: datetime) -> None:

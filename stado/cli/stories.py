@@ -11,7 +11,6 @@ from stado.cli.render import duration, instant_text, plural
 from stado.cli.views import (
     CANCELLING,
     cancel_text,
-    ending_text,
     life_word,
     live_job_fields,
     running_seconds,
@@ -185,7 +184,7 @@ def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
 def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
     if epoch.end is not None:
         ending = epoch.end.ending
-        yield f"{ending_text(ending)}{_asked_by(epoch)}"
+        yield f"{ending.told}{_asked_by(epoch)}"
         ran = _after(ending)
         yield f"by {ending.by} {ago_text(ending.ended_at, now)}{ran and f',{ran}'}"
 

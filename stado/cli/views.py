@@ -219,20 +219,6 @@ def jobs_text(count: int) -> str:
     return plural(count, "job")
 
 
-def ending_text(ending: Ending) -> str:
-    """`failed (job_failed): the command exited with 3`."""
-    reason = f" ({ending.reason.value})" if ending.reason is not None else ""
-    told = ending.detail or _exit_text(ending)
-    return f"{ending.verdict.value}{reason}" + (f": {told}" if told else "")
-
-
-def _exit_text(ending: Ending) -> str:
-    code = ending.exit_code
-    if code is None or code == 0:
-        return ""
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
 def _counts(states: Iterable[State]) -> dict[State, int]:
     return _ordered(Counter(states))
 

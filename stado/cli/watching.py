@@ -7,6 +7,7 @@ begin and whether they go on.
 from __future__ import annotations
 
 import codecs
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stado.cli import exits, render, views
@@ -14,7 +15,8 @@ from stado.cli.failures import going_on
 from stado.cli.following import JobSight, Pace, Patience, present_record
 from stado.cli.outcomes import outcome_line
 from stado.core.states import State
-from stado.jobs.logs import Gap, LogReader, Piece, epochs_with_log
+from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
+from stado.jobs.logs import Gap
 from stado.jobs.waiting import why_queued
 
 if TYPE_CHECKING:
@@ -31,22 +33,21 @@ _PAUSE_GROWTH = 1.15
 
 
 def print_log(repo: Repository, job_id: str, *, lines: int | None) -> None:
-    """What there is now (of it the last `lines`), of the newest epoch that has a log."""
+    """What there is now (of it the last `lines`), of all epochs."""
     record = present_record(repo, job_id)
-    epoch = _newest_log(repo, record)
-    if epoch is not None:
-        if epoch < record.epoch:
-            render.tell(f"this is the log of epoch {epoch}")
-        printer = _Printer(repo, job_id, epoch, lines=lines)
-        printer.end(complete=record.state.at_rest or epoch < record.epoch)
-    render.tell(_present(repo, record) + _rest_of_it(record, log_found=epoch is not None))
+    log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines)
+    if log.found:
+        printer = _Printer(log)
+        printer.print_up_to(record.epoch, complete=record.state.at_rest)
+        printer.end_line()
+    render.tell(_present(repo, record) + _rest_of_it(record, log_found=log.found))
 
 
 def follow_log(repo: Repository, job_id: str, *, lines: int | None) -> int:
     """Prints what comes until the job is at rest; the exit code that tells how it ended.
 
-    Begins with the newest epoch that has a log, or before there is any. The log of an epoch is
-    complete before its verdict: after the job was seen at rest, one more look gives the rest."""
+    Begins with the logs that there are, or before there is any. The log of an epoch is complete
+    before its verdict: after the job was seen at rest, one more look gives the rest."""
     with going_on(
         f"no longer watching; job {job_id} goes on",
         f"look again: `stado job watch {job_id} --follow`",
@@ -55,11 +56,8 @@ def follow_log(repo: Repository, job_id: str, *, lines: int | None) -> int:
         patience = Patience(repo.clock, meanwhile=f"job {job_id} goes on")
         first = patience.call(lambda: present_record(repo, job_id))
         sight = JobSight(repo, first)
-        epoch = patience.call(lambda: _newest_log(repo, first)) or first.epoch
-        if epoch < first.epoch:
-            render.tell(f"this is the log of epoch {epoch}")
-        printer = _Printer(repo, job_id, epoch, lines=lines)
-        return _Following(repo, sight, printer, patience).to_the_end()
+        log = patience.call(lambda: JobLog(repo, job_id, up_to_epoch=first.epoch, lines=lines))
+        return _Following(repo, sight, _Printer(log), patience).to_the_end()
 
 
 class _Following:
@@ -83,27 +81,24 @@ class _Following:
         )
         while True:
             record = self._sight.record
-            while self._printer.epoch < record.epoch:
-                self._begin_next_epoch(record)
+            self._patience.call(partial(self._printer.print_before, record.epoch))
             self._tell_wait(record)
+            came = record.state is not State.QUEUED and self._print(record)
             if record.state.at_rest:
-                self._patience.call(lambda: self._printer.end(complete=True))
+                self._printer.end_line()
                 render.tell(outcome_line(record))
                 return exits.of_job(record)
-            if record.state is State.RUNNING and self._patience.call(self._printer.drain):
+            if came:
                 pace.quicken()
             pace.pause()
             if self._patience.call(self._sight.look) != record:
                 pace.quicken()
 
-    def _begin_next_epoch(self, record: Record) -> None:
-        """The rest of the old epoch's log, then the new one's, announced."""
-        old = self._printer
-        self._patience.call(lambda: old.end(complete=True))
-        ending = self._patience.call(lambda: self._repo.find_end(record.id, old.epoch))
-        why = f": epoch {old.epoch} {views.ending_text(ending.ending)}" if ending else ""
-        render.tell(f"epoch {old.epoch + 1} of job {record.id} begins{why}")
-        self._printer = _Printer(self._repo, record.id, old.epoch + 1)
+    def _print(self, record: Record) -> bool:
+        complete = record.state.at_rest
+        return self._patience.call(
+            lambda: self._printer.print_up_to(record.epoch, complete=complete)
+        )
 
     def _tell_wait(self, record: Record) -> None:
         """Once that it is queued and why, and once that it has come to run."""
@@ -116,45 +111,39 @@ class _Following:
 
 
 class _Printer:
-    """One epoch's log on stdout. Each call goes on where the last one was, be it that it raised."""
+    """A log on stdout. Each call goes on where the last one was, be it that it raised."""
 
-    def __init__(
-        self, repo: Repository, job_id: str, epoch: int, *, lines: int | None = None
-    ) -> None:
-        self.epoch = epoch
-        self._reader = LogReader(repo, job_id, epoch)
-        self._lines = lines
+    def __init__(self, log: JobLog) -> None:
+        self._log = log
         self._output = _Output()
 
-    def drain(self) -> bool:
-        """Prints what has come; whether anything had."""
-        self._skip()
-        return self._print(self._reader.read_new())
+    def print_before(self, epoch: int) -> None:
+        """What is left of the epochs before."""
+        self._print(self._log.read_before(epoch))
 
-    def end(self, *, complete: bool) -> None:
-        """Prints what there is; `complete`: more will not come."""
-        self._skip()
-        if complete:
-            self._print(self._reader.read_rest())
-        else:
-            self._print(self._reader.read_new())
+    def print_up_to(self, epoch: int, *, complete: bool) -> bool:
+        """Prints what has come; whether anything had. `complete`: more will not come."""
+        return self._print(self._log.read_up_to(epoch, complete=complete))
+
+    def end_line(self) -> None:
         self._output.end_line()
 
-    def _skip(self) -> None:
-        if self._lines is not None:
-            self._reader.skip_to_tail(self._lines)
-            self._lines = None
-
-    def _print(self, pieces: Iterable[Piece]) -> bool:
+    def _print(self, pieces: Iterable[LogPiece]) -> bool:
         found = False
         for piece in pieces:
             found = True
-            if isinstance(piece, Gap):
-                self._output.end_line()
-                render.tell(f"stado: {piece.text}" + ("" if piece.at_end else " (its limit)"))
-            else:
+            if isinstance(piece, bytes):
                 self._output.write(piece)
+            else:
+                self._output.end_line()
+                render.tell(_told(piece))
         return found
+
+
+def _told(piece: Gap | EpochBegins) -> str:
+    if isinstance(piece, EpochBegins):
+        return piece.text
+    return f"stado: {piece.text}" + ("" if piece.at_end else " (its limit)")
 
 
 class _Output:
@@ -176,12 +165,6 @@ class _Output:
             rest = self._decoder.decode(b"", final=True)
             render.print_bytes((rest + ("\n" if self._line_open else "")).encode())
             self._line_open = False
-
-
-def _newest_log(repo: Repository, record: Record) -> int | None:
-    """The newest epoch up to the present one that left a log."""
-    epochs = epochs_with_log(repo, record.id)
-    return max((epoch for epoch in epochs if epoch <= record.epoch), default=None)
 
 
 def _rest_of_it(record: Record, *, log_found: bool) -> str:

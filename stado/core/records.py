@@ -102,6 +102,19 @@ class Ending(Part, frozen=True, kw_only=True):
     by: str
     """Who created the verdict: a consumer, a user, a coordinator."""
 
+    @property
+    def told(self) -> str:
+        """`failed (job_failed): the command exited with 3`, for people."""
+        reason = f" ({self.reason.value})" if self.reason is not None else ""
+        why = self.detail or _code_text(self.exit_code)
+        return f"{self.verdict.value}{reason}" + (f": {why}" if why else "")
+
+
+def _code_text(code: int | None) -> str:
+    if not code:
+        return ""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
 
 class Record(Document, frozen=True, kw_only=True):
     """The whole job, as it stands under a prefix and in every cell."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from stado.core import keys
 from stado.core.records import LogAccount, Manifest
@@ -102,17 +101,18 @@ class LogReader:
         """Of the first byte that has not been given yet, in all that the epoch printed."""
         return self._offset
 
-    def skip_to_tail(self, lines: int) -> None:
-        """Later reads begin with the last lines that are there now. A line ends with a line feed:
-        a progress bar that returns to its beginning is one line."""
+    def skip_to_tail(self, lines: int) -> int:
+        """Later reads begin with the last lines that are there now; how many fewer there are. A
+        line ends with a line feed: a progress bar that returns to its beginning is one line."""
         places = self._new_places()
         if not places:
-            return
-        self._offset = self._tail_offset(places, lines)
+            return lines
+        self._offset, missing = self._find_tail(places, lines)
         for place in places:
             if place.end > self._offset:
-                return
+                break
             self._last = place
+        return missing
 
     def read_new(self) -> Iterator[Piece]:
         """What has come since the last call, in order. A listing (two where there is a gap), and
@@ -157,11 +157,12 @@ class LogReader:
         self._offset = offset
         return gap
 
-    def _tail_offset(self, places: list[SegmentPlace], lines: int) -> int:
-        """Where the last lines begin. Reads from the end, as far as need be."""
+    def _find_tail(self, places: list[SegmentPlace], lines: int) -> tuple[int, int]:
+        """Where the last lines begin, and how many are missing. Reads from the end, as far as
+        need be."""
         end = places[-1].end
         if lines <= 0:
-            return end
+            return end, 0
         for batch in _batches(reversed(places)):
             for place, data in zip(batch, self._read(batch), strict=True):
                 if data is None:
@@ -171,8 +172,8 @@ class LogReader:
                 while lines and (at := data.rfind(b"\n", 0, at)) >= 0:
                     lines -= 1
                 if not lines:
-                    return place.offset + at + 1
-        return self._offset
+                    return place.offset + at + 1, 0
+        return self._offset, lines - 1  # the first line has no line feed before it
 
     def _hold(self, place: SegmentPlace, data: bytes) -> None:
         """For the reads that follow. Beyond its limit the oldest that was read goes first, which
@@ -196,24 +197,6 @@ class LogReader:
             ).data
         except NotFound:
             return None
-
-
-def copy_log(repo: Repository, job_id: str, epoch: int, file: BinaryIO) -> LogAccount:
-    """Writes what is kept of an epoch's log, with a line of ours at each gap."""
-    kept = dropped = 0
-    line_open = False
-    reader = LogReader(repo, job_id, epoch)
-    for piece in reader.read_rest():
-        if isinstance(piece, Gap):
-            dropped += piece.size
-            begin = "\n" if line_open else ""
-            file.write(f"{begin}[stado: {piece.text}]\n".encode())
-            line_open = False
-        else:
-            kept += len(piece)
-            file.write(piece)
-            line_open = not piece.endswith(b"\n")
-    return LogAccount(written=reader.offset, kept=kept, dropped=dropped)
 
 
 def find_log_account(repo: Repository, job_id: str, epoch: int) -> LogAccount | None:

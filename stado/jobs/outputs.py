@@ -28,7 +28,7 @@ from stado.errors import (
     Unreadable,
 )
 from stado.jobs.folders import make_folder, remove_folder, walk_files
-from stado.jobs.logs import copy_log, epochs_with_log
+from stado.jobs.job_log import copy_log
 from stado.jobs.repository import Repository
 
 _PARALLEL_TRANSFERS = 4
@@ -315,10 +315,8 @@ def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) ->
 
 
 def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> LogAccount:
-    """Of the newest epoch that left a log."""
-    epochs = [number for number in epochs_with_log(repo, job_id) if number <= epoch]
     with target.open("wb") as file:
-        return copy_log(repo, job_id, max(epochs, default=epoch), file)
+        return copy_log(repo, job_id, epoch, file)
 
 
 def _as_text(name: str) -> str:

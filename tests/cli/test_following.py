@@ -245,7 +245,8 @@ def test_a_job_that_waits_again_shows_the_log_that_there_is(
     follow_log(stage.world.repo, stage.job, lines=None)
     shown = capsys.readouterr()
     assert shown.out == "before\n" * 2
-    assert shown.err.count("this is the log of epoch 1\n") == 2
+    announced = f"epoch 2 of job {stage.job} begins: epoch 1 lost (lease_expired): not heard\n"
+    assert shown.err.count(announced) == 2
 
 
 # A store that is away

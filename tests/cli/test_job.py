@@ -214,17 +214,16 @@ def test_watching_a_queued_job_says_so_and_ends(stado: Program, world: World) ->
     assert f"job {job_id} is queued: no worker is at work; " in result.stderr
 
 
-def test_watching_without_follow_shows_the_newest_epoch_that_has_a_log(
-    stado: Program, world: World
-) -> None:
+def test_watching_shows_what_all_epochs_printed(stado: Program, world: World) -> None:
     job_id = submit(stado, "again")
     world.log(job_id, b"first\n", epoch=1)
     lose(world, job_id)
     result = stado("job", "watch", job_id)
     assert result.stdout == "first\n"
-    assert "this is the log of epoch 1" in result.stderr
+    assert f"epoch 2 of job {job_id} begins: epoch 1 lost" in result.stderr
     world.log(job_id, b"second\n", epoch=2)
-    assert stado.ok("job", "watch", job_id) == "second"
+    assert stado.ok("job", "watch", job_id) == "first\nsecond"
+    assert stado.ok("logs", job_id, "--tail", "1") == "second"
 
 
 @pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, 3), (-15, 1), (127, 1)])

@@ -219,7 +219,9 @@ def test_a_job_that_was_cancelled_while_it_waited_again_has_the_log_that_there_w
     world.end(world.claim(job_id), Verdict.LOST, reason=Reason.LEASE_EXPIRED)
     stado.ok("cancel", job_id)
     stado.ok("results", job_id, str(tmp_path / "out"))
-    assert (tmp_path / "out/log.txt").read_text() == "first\n"
+    assert (tmp_path / "out/log.txt").read_text() == (
+        f"first\n[stado: epoch 2 of job {job_id} begins: epoch 1 lost (lease_expired)]\n"
+    )
 
 
 def test_all_are_the_jobs_of_mine_that_have_ended(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from stado.jobs.logs import (
     Gap,
     LogReader,
     Piece,
-    copy_log,
     delete_segment,
     epochs_with_log,
     write_segment,
@@ -259,22 +256,6 @@ def test_a_large_log_is_read_in_pieces_of_a_few_mib(world: World) -> None:
     next(pieces)
     assert counting.snapshot().of(Operation.GET) == 4
     assert sum(len(piece) for piece in pieces if isinstance(piece, bytes)) == 19 * len(block)
-
-
-# A copy of it
-
-
-def test_a_copy_has_a_line_of_ours_at_each_gap(world: World) -> None:
-    write(world, (0, b"head"), (10, b"middle\n"), (20, b"tail"))
-    account(world, written=30, kept=15)
-    file = io.BytesIO()
-    told = copy_log(world.repo, JOB, 1, file)
-    assert file.getvalue() == (
-        b"head\n[stado: 6 bytes of the log were dropped here]\n"
-        b"middle\n[stado: 3 bytes of the log were dropped here]\n"
-        b"tail\n[stado: 6 bytes of the log were dropped here, at its end]\n"
-    )
-    assert told == LogAccount(written=30, kept=15, dropped=15)
 
 
 def test_epochs_with_a_log_are_told_from_their_segments(world: World) -> None:
