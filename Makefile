@@ -15,6 +15,9 @@ SERVER_s3 := seaweedfs
 SERVER_gs := fake-gcs
 DEMO := $(BIN)/python examples/digits-sweep/demo.py
 
+# Tests start thousands of processes, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv test check format demo bench sim soak faults chaos lock clean
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 
 import pytest
 
@@ -24,6 +25,7 @@ HOLES = {
 """Number to scenarios."""
 
 
+@cache
 def staged() -> dict[str, set[str]]:
     """Number to the tests whose docstrings name it."""
     found: dict[str, set[str]] = defaultdict(set)
