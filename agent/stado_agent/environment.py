@@ -1,7 +1,7 @@
 """What a job's command finds in its environment.
 
 The agent's own, so that PATH and the like are the host's, without what opens the store: a job
-gets only the secrets that were given to it.
+gets only the secrets that were given to it. docs/jobs.md has the table of what we set.
 """
 
 from __future__ import annotations
@@ -9,22 +9,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stado.core.records import Record
+from stado.core.spec import largest_text, variable_bytes
 from stado_agent.workspace import Workspace
 
 _WITHHELD_PREFIXES = ("STADO_", "AWS_")
 _WITHHELD = frozenset({"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_ACCESS_TOKEN"})
+
+_WITHOUT_ACCELERATORS = {"CUDA_VISIBLE_DEVICES": ""}
+"""A job that reserves none must not find those that another one uses."""
 
 
 def command_environment(
     host: Mapping[str, str], record: Record, workspace: Workspace
 ) -> dict[str, str]:
     """The host's variables, then the job's own, then ours."""
-    inherited = {
+    inherited = inherited_environment(host)
+    return inherited | _WITHOUT_ACCELERATORS | record.spec.environment | _own(record, workspace)
+
+
+def inherited_environment(host: Mapping[str, str]) -> dict[str, str]:
+    return {
         name: value
         for name, value in host.items()
         if not name.startswith(_WITHHELD_PREFIXES) and name not in _WITHHELD
     }
-    return inherited | record.spec.environment | _own(record, workspace)
+
+
+def sizes_text(environment: Mapping[str, str], host: Mapping[str, str]) -> str:
+    """How large an environment is that the host does not take, and what makes it so."""
+    total = sum(map(variable_bytes, environment.items()))
+    inherited = sum(map(variable_bytes, inherited_environment(host).items()))
+    return (
+        f"the environment has {total:,} bytes ({largest_text(environment)}), of which the agent's "
+        f"own is {inherited:,}: give the job less, or start the agent with less"
+    )
 
 
 def _own(record: Record, workspace: Workspace) -> dict[str, str]:
@@ -34,6 +52,8 @@ def _own(record: Record, workspace: Workspace) -> dict[str, str]:
         "STADO_EPOCH": str(record.epoch),
         "STADO_OUTPUT_DIR": str(workspace.output),
         "STADO_CHECKPOINT_DIR": str(workspace.checkpoints),
+        "STADO_WORLD_SIZE": "1",
+        "STADO_RANK": "0",
     }
     if record.batch_id is not None:
         own["STADO_BATCH_ID"] = record.batch_id

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,11 +30,12 @@ from stado.jobs.repository import Repository, Stored
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
-from stado_agent.environment import command_environment
+from stado_agent.environment import command_environment, sizes_text
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
+from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
 
@@ -156,6 +158,8 @@ class JobRun:
         self._patience = Patience(
             repo.clock, repo.entropy, job_id=claimed.record.id, tell=self._tell_trouble
         )
+        self._shell: StrictShell | None = None
+        """Of the command that was started last, where it is strict."""
         self._process: JobProcess | None = None
         self._undead: list[JobProcess] = []
         """Commands that have ended, and left what could not be killed."""
@@ -210,7 +214,7 @@ class JobRun:
     def _work(self) -> Ending:
         try:
             self._prepare()
-            return self._judge(self._run_command(self._record.spec.command, Phase.RUNNING))
+            return self._execute()
         except _Cancelled:
             detail = "cancelled while it was running"
             return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
@@ -260,19 +264,28 @@ class JobRun:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
         return self._ending(Verdict.FAILED, reason, detail, exit_code)
 
-    def _judge(self, exit_code: int) -> Ending:
-        """The outcome of a command that ended by itself."""
-        if exit_code != 0 and self._memory_exceeded is not None:
-            return self._too_much_memory(self._memory_exceeded, exit_code)
-        if exit_code != 0:
-            detail = _describe_exit("the command", exit_code)
-            return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
-        verify = self._record.spec.verify
+    def _execute(self) -> Ending:
+        """The outcome of commands that end by themselves, down to the first that fails."""
+        spec = self._record.spec
+        for what, command in (("the pre-command", spec.pre_command), ("the command", spec.command)):
+            exit_code = 0 if command is None else self._run_command(command, Phase.RUNNING)
+            if exit_code != 0 and self._memory_exceeded is not None:
+                return self._too_much_memory(self._memory_exceeded, exit_code)
+            if exit_code != 0:
+                detail = self._describe_exit(what, command or "", exit_code)
+                return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
+        verify = spec.verify
         verified = 0 if verify is None else self._run_command(verify, Phase.VERIFYING)
         if verified != 0:
-            detail = _describe_exit("the verify command", verified)
-            return self._ending(Verdict.FAILED, Reason.VERIFY_FAILED, detail, exit_code)
-        return self._ending(Verdict.COMPLETED, None, None, exit_code)
+            detail = self._describe_exit("the verify command", verify or "", verified)
+            return self._ending(Verdict.FAILED, Reason.VERIFY_FAILED, detail, 0)
+        return self._ending(Verdict.COMPLETED, None, None, 0)
+
+    def _describe_exit(self, what: str, command: str, exit_code: int) -> str:
+        if exit_code < 0:
+            return f"{what} was ended by signal {-exit_code}"
+        line = None if self._shell is None else self._shell.failed_line(command)
+        return f"{what} exited with {exit_code}{f' {line}' if line else ''}"
 
     def _ending(
         self,
@@ -338,14 +351,29 @@ class JobRun:
     def _command(self, command: str) -> Command:
         spec = self._record.spec
         memory_gb = spec.memory_gb
+        environment = self._environment()
         return Command(
             name=f"{self._record.id}.{self._record.epoch}",
-            argv=("/bin/sh", "-c", command),
-            environment=command_environment(self._host.environment, self._record, self._workspace),
+            argv=self._argv(command, environment),
+            environment=environment,
             folder=self._workspace.work if spec.host_dir is None else Path(spec.host_dir),
             sink=self._spool.append,
             memory_bytes=None if memory_gb is None else round(memory_gb * _GIB),
         )
+
+    def _environment(self) -> dict[str, str]:
+        return command_environment(self._host.environment, self._record, self._workspace)
+
+    def _argv(self, command: str, environment: Mapping[str, str]) -> Sequence[str]:
+        if not self._record.spec.strict_shell:
+            return plain_argv(command)
+        bash = shutil.which("bash", path=environment.get("PATH"))
+        if bash is None:
+            raise _NotStarted("--strict-shell takes bash, and this host has none in its PATH")
+        self._shell = StrictShell(bash, self._workspace.failed_line)
+        with self._refusals():
+            self._shell.prepare()
+        return self._shell.argv(command)
 
     def _attend(self, process: JobProcess) -> int:
         """Waits for the command's end; its log and its checkpoints are shipped meanwhile.
@@ -464,8 +492,10 @@ class JobRun:
         except OSError as error:
             where = f": {error.filename}" if error.filename is not None else ""
             text = f"{error.strerror or error}{where}"
-            own_folder = str(error.filename) == self._record.spec.host_dir
-            if own_folder or error.errno == errno.E2BIG:
+            if error.errno == errno.E2BIG:
+                sizes = sizes_text(self._environment(), self._host.environment)
+                raise _NotStarted(f"{text}: {sizes}") from None
+            if str(error.filename) == self._record.spec.host_dir:
                 raise _NotStarted(text) from error
             given_back = self._record.epoch - 1 - self._record.lease_losses
             if given_back >= _GIVEN_BACK_MAX:
@@ -636,9 +666,3 @@ class JobRun:
             self._host.folder.write_note(note)
         except OSError as error:
             log.warning("event=note_not_written job=%s error=%r", note.job_id, str(error))
-
-
-def _describe_exit(what: str, exit_code: int) -> str:
-    if exit_code < 0:
-        return f"{what} was ended by signal {-exit_code}"
-    return f"{what} exited with {exit_code}"

@@ -44,6 +44,11 @@ class Workspace:
     def log(self) -> Path:
         return self.root / "log"
 
+    @property
+    def failed_line(self) -> Path:
+        """Where a strict shell leaves which line of a command failed."""
+        return self.root / "strict" / "failed-line"
+
     def make(self) -> None:
         """Fresh and empty: what an earlier life of the same epoch left is removed."""
         if self.root.exists():

@@ -51,6 +51,25 @@ _EXECUTION = (
         help="Folder on the host to run in.",
     ),
     click.option(
+        "--pre-command",
+        callback=options.plain_text,
+        metavar="COMMAND",
+        help="Run before the command; unless it exits with 0 the job has failed.",
+    ),
+    click.option(
+        "--strict-shell",
+        is_flag=True,
+        help="Run by bash; the first line that fails ends the job, and is named.",
+    ),
+    click.option(
+        "--env-file",
+        callback=options.variables_file,
+        is_eager=True,
+        expose_value=False,
+        metavar="FILE",
+        help="Set variables from lines NAME=VALUE ('-': standard input); --env wins.",
+    ),
+    click.option(
         "--env",
         "environment",
         callback=options.variables,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 UNLIMITED = "unlimited"
 
+_VARIABLES_OF_FILE = f"{__name__}.variables_file"
+
 _OTHER_STATE_WORDS = {"succeeded": "completed", "stopped": "cancelled", "canceled": "cancelled"}
 """What people who come from other queues call a state."""
 
@@ -82,14 +84,23 @@ def known_states(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
 def variables(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """`NAME=VALUE` each; the value may be empty, and may hold more `=`. The last one counts."""
-    found = {}
+    """`NAME=VALUE` each; the value may be empty, and may hold more `=`. The last one counts, and
+    counts before what a file of variables says (`variables_file`)."""
+    found: dict[str, str] = dict(ctx.meta.get(_VARIABLES_OF_FILE, {}))
     for value in values:
         name, equals, content = _checked_text(ctx, param, value).partition("=")
         if not equals:
             raise click.BadParameter(f"{name!r} states no value: write {name}=VALUE.", ctx, param)
         found[name] = content
     return found
+
+
+def variables_file(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """What the file says is kept for `variables`, which is called later: this one is eager."""
+    if value is not None:
+        from stado.cli.variables_file import read_variables
+
+        ctx.meta[_VARIABLES_OF_FILE] = read_variables(value)
 
 
 def _checked_text(ctx: click.Context, param: click.Parameter, value: str) -> str:

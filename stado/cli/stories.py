@@ -148,6 +148,8 @@ def _spec_lines(record: Record) -> Iterator[str]:
     spec = record.spec
     yield _line("command", spec.command)
     stated = {
+        "before": spec.pre_command,
+        "shell": "bash, strict" if spec.strict_shell else None,
         "verify": spec.verify,
         "host_dir": spec.host_dir,
         "env": ", ".join(sorted(spec.environment)) or None,

@@ -61,6 +61,8 @@ def job_fields(record: Record) -> dict[str, Any]:
         "run_id": record.run_id,
         "rerun_of": record.rerun_of,
         "command": spec.command,
+        "pre_command": spec.pre_command,
+        "strict_shell": spec.strict_shell,
         "verify": spec.verify,
         "host_dir": spec.host_dir,
         "environment_names": sorted(spec.environment),

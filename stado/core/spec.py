@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from stado.errors import Refused
 PRIORITY_MAX = 2**63 - 1
 COMMAND_BYTES_MAX = 131_000
 ENVIRONMENT_BYTES_MAX = 131_000
+STRICT_SHELL_COMMAND_BYTES_MAX = 130_000
+"""What is put before a command so that its failing line is named takes room, too."""
 BATCH_COUNT_MAX = 100_000
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
 AMOUNT_MAX = 1e6
@@ -28,6 +31,7 @@ MEMORY_GB_DEFAULT = 1.0
 MAX_LEASE_LOSSES_DEFAULT = 3
 
 _DIFFERENCES_MAX = 5
+_LARGEST_NAMED = 3
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -50,6 +54,11 @@ class Spec(Part, frozen=True, kw_only=True):
     host_dir: Folder | None = None
     """Folder on the host to run in; a fresh empty one when not stated."""
     environment: dict[VariableName, Text] = msgspec.field(default_factory=dict)
+    pre_command: Text | None = None
+    """Runs before the command, in the same folder and environment; a non-zero exit makes the job
+    fail."""
+    strict_shell: bool = False
+    """Whether a line that fails ends the command, and is named (by bash)."""
     cpu: Size | None = None
     """Cores reserved on the host; one when not stated."""
     memory_gb: Size | None = None
@@ -105,7 +114,8 @@ def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
             "split it",
         )
     for number, command in enumerate(commands, start=1):
-        _check_command(command, f"command {number} of the batch" if batch else "the command")
+        where = f"command {number} of the batch" if batch else "the command"
+        _check_command(command, where, strict_shell=shared.strict_shell)
     size = sum(len(command.encode()) for command in commands)
     if size > REQUEST_BYTES_MAX:
         raise Refused(
@@ -207,15 +217,16 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _check_command(command: str, where: str) -> None:
+def _check_command(command: str, where: str, *, strict_shell: bool = False) -> None:
     if not command.strip():
         raise Refused("command_empty", f"{where} is empty: say what to run")
     _check_text(command, where)
     size = len(command.encode())
-    if size > COMMAND_BYTES_MAX:
+    limit = STRICT_SHELL_COMMAND_BYTES_MAX if strict_shell else COMMAND_BYTES_MAX
+    if size > limit:
         raise Refused(
             "command_too_long",
-            f"{where} has {size} bytes and a host can execute at most {COMMAND_BYTES_MAX}: "
+            f"{where} has {size} bytes and a host can execute at most {limit}: "
             "put it into a script and submit the script's name",
         )
 
@@ -234,8 +245,10 @@ def _check_shared(spec: Spec) -> None:
     _check_amount("cpu", spec.cpu, "cores")
     _check_amount("memory-gb", spec.memory_gb, "GiB")
     _check_environment(spec.environment)
+    if spec.pre_command is not None:
+        _check_command(spec.pre_command, "the pre-command", strict_shell=spec.strict_shell)
     if spec.verify is not None:
-        _check_command(spec.verify, "the verify command")
+        _check_command(spec.verify, "the verify command", strict_shell=spec.strict_shell)
     if spec.host_dir is not None:
         _check_text(spec.host_dir, "the working folder")
         if not spec.host_dir.startswith("/"):
@@ -278,11 +291,24 @@ def _check_environment(environment: dict[str, str]) -> None:
                 f"environment name {name} is reserved: stado sets the names that begin with STADO_",
             )
         _check_text(value, f"the value of {name}")
-    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    size = sum(map(variable_bytes, environment.items()))
     if size > ENVIRONMENT_BYTES_MAX:
-        largest = max(environment, key=lambda name: len(environment[name]))
         raise Refused(
             "environment_too_large",
             f"the environment has {size} bytes and at most {ENVIRONMENT_BYTES_MAX} are taken "
-            f"({largest} is the largest value): pass it in a file",
+            f"({largest_text(environment)}): let the job read what is large from a file",
         )
+
+
+def variable_bytes(variable: tuple[str, str]) -> int:
+    """What a name and its value take of what a host can execute."""
+    name, value = variable
+    return len(name) + len(value.encode(errors="surrogateescape")) + 2
+
+
+def largest_text(environment: Mapping[str, str]) -> str:
+    """`the largest: A with 200,002 bytes, B with 12`; values are never shown."""
+    sizes = {item[0]: variable_bytes(item) for item in environment.items()}
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))[:_LARGEST_NAMED]
+    first, *others = (f"{name} with {sizes[name]:,}" for name in names)
+    return ", ".join([f"the largest: {first} bytes", *others])

@@ -47,6 +47,7 @@ class Scene:
         self.job = self.world.submit(command, spec=spec)
         self.entry = self.world.entries()[0]
         self.log_limit = LOG_LIMIT_DEFAULT
+        self.environment = {"PATH": "/bin"}
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
 
@@ -100,7 +101,7 @@ class Scene:
             self.processes,
             self.folder,
             ALICE,
-            {"PATH": "/bin"},
+            self.environment,
             identity,
             log_limit=self.log_limit,
         )

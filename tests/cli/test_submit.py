@@ -61,6 +61,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     job_id = stado.ok(
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
+        *("--pre-command", "make", "--strict-shell"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited", "run"),
     )
     found = find_job(world.repo, job_id)
@@ -70,6 +71,8 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "verify": "test -f out",
         "host_dir": "/srv",
         "environment": {"A": "1", "B": "x=y"},
+        "pre_command": "make",
+        "strict_shell": True,
         "cpu": 2.5,
         "memory_gb": 4.0,
         "priority": 7,
@@ -85,6 +88,7 @@ def test_every_field_of_the_spec_has_an_option() -> None:
     from stado.target import Target
 
     others = {"words", "run_id", "batch", "wait", "as_json", *Target._fields}
+    others.add("env_file")  # the same field as --env
     asked = {parameter.name for parameter in submit.params} - others
     fields = {PINNED_AS.get(name, name) for name in asked}
     assert fields | {"command"} == set(Spec.__struct_fields__) - {"unknown_fields"}

@@ -92,13 +92,30 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
         ("environment_name_invalid", {"environment": {"2A": "x"}}, "'2A'"),
         ("environment_name_reserved", {"environment": {"STADO_X": "x"}}, "STADO_X"),
         ("not_text", {"environment": {"A": "\0"}}, "the value of A"),
-        ("environment_too_large", {"environment": {"A": "x" * 140_000}}, "A is the largest"),
+        ("command_empty", {"pre_command": ""}, "the pre-command is empty"),
+        ("environment_too_large", {"environment": {"A": "x" * 140_000}}, "largest: A with 140,003"),
     ],
 )
 def test_what_no_host_can_do_is_refused_and_named(
     code: str, changes: dict[str, object], named: str
 ) -> None:
     assert named in refusal(code, **changes)
+
+
+def test_an_environment_that_no_host_can_pass_on_is_refused_with_its_largest_values() -> None:
+    """A73"""
+    values = {"SMALL": "1", "B": "x" * 200_000, "A": "y" * 2_500_000, "C": "z" * 300_000, "D": "1"}
+    text = refusal("environment_too_large", environment=values)
+    assert "at most 131000 are taken" in text
+    assert "A with 2,500,003 bytes, C with 300,003, B with 200,003)" in text
+    assert "SMALL" not in text
+    assert "xxx" not in text
+
+
+def test_a_strict_shell_leaves_room_for_what_names_the_line() -> None:
+    long = "x" * 130_500
+    make_request([long], SHARED, batch=False)
+    assert "at most 130000" in refusal("command_too_long", long, strict_shell=True)
 
 
 @pytest.mark.parametrize("command", ["", "  ", "a\0b", "a\udc80b"])

@@ -18,6 +18,7 @@ from stado.jobs.changes import cancel, pause_queue, resume_queue
 from stado.jobs.outputs import download
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet, wait_for
+from tests.jobs.world import stored_log
 
 
 def _reason(fleet: Fleet, job_id: str) -> Reason | None:
@@ -190,6 +191,7 @@ def test_a_job_that_cannot_be_started_fails_with_the_reason(make_fleet: MakeFlee
 def test_a_job_gets_its_own_environment_and_none_of_the_keys_to_the_store(
     make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A72"""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "marker-of-a-secret")
     fleet = make_fleet()
     fleet.agent("one")
@@ -204,7 +206,51 @@ def test_a_job_gets_its_own_environment_and_none_of_the_keys_to_the_store(
     assert environment["STADO_EPOCH"] == "1"
     assert "AWS_SECRET_ACCESS_KEY" not in environment
     assert "STADO_STORE" not in environment
-    assert not Path((tmp_path / "pwd").read_text().strip()).exists()
+    wait_for(lambda: not Path((tmp_path / "pwd").read_text().strip()).exists())
+
+
+def test_a_line_that_fails_amid_a_command_counts_with_a_strict_shell_only(
+    make_fleet: MakeFleet,
+) -> None:
+    """A75: without it the job completes, and `--verify` can still fail it."""
+    fleet = make_fleet()
+    fleet.agent("one")
+    command = "echo begun\nfalse\necho done"
+    shells = {
+        "strict": SMALL.evolve(strict_shell=True),
+        "plain": SMALL,
+        "verified": SMALL.evolve(verify="grep -q finished log"),
+    }
+    submissions = {name: fleet.submit(command, spec=spec) for name, spec in shells.items()}
+    endings = {}
+    for name, submission in submissions.items():
+        (job_id,) = submission.job_ids
+        fleet.wait_at_rest(submission)
+        ending = fleet.story(job_id).record.ending
+        assert ending is not None
+        endings[name] = (ending.reason, ending.exit_code, ending.detail)
+        log = stored_log(fleet.repo, job_id, 1)
+        assert (b"stado: line 2 failed with exit code 1: false" in log) == (name == "strict")
+        assert (b"done" in log) == (name != "strict")
+    assert endings["strict"] == (Reason.JOB_FAILED, 1, "the command exited with 1 in line 2: false")
+    assert endings["plain"] == (None, 0, None)
+    assert endings["verified"][0] is Reason.VERIFY_FAILED
+
+
+def test_an_agent_whose_own_environment_fills_what_a_host_takes_says_so(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A73"""
+    for number in range(15):
+        monkeypatch.setenv(f"LARGE_{number}", "x" * 131_000)
+    fleet = make_fleet()
+    fleet.agent("one")
+    submission = fleet.submit("true", spec=SMALL.evolve(environment={"MINE": "y" * 130_000}))
+    assert fleet.wait_at_rest(submission) == {submission.job_ids[0]: State.FAILED}
+    ending = fleet.story(submission.job_ids[0]).record.ending
+    assert ending is not None
+    assert ending.reason is Reason.LAUNCH_FAILED
+    assert "the largest: LARGE_10 with 131,010 bytes" in (ending.detail or "")
 
 
 def test_jobs_run_beside_each_other_until_the_host_is_full(
