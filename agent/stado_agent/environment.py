@@ -52,6 +52,7 @@ def _own(record: Record, workspace: Workspace) -> dict[str, str]:
         "STADO_EPOCH": str(record.epoch),
         "STADO_OUTPUT_DIR": str(workspace.output),
         "STADO_CHECKPOINT_DIR": str(workspace.checkpoints),
+        "STADO_REPORT_DIR": str(workspace.report),
         "STADO_WORLD_SIZE": "1",
         "STADO_RANK": "0",
     }

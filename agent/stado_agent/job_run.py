@@ -28,6 +28,7 @@ from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own,
 from stado.jobs.life import seal_epoch
 from stado.jobs.repository import Repository, Stored
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
+from stado.reports import REFUSED_EXIT_CODE
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
 from stado_agent.environment import command_environment, sizes_text
@@ -35,6 +36,7 @@ from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
+from stado_agent.report_folder import ReportFolder
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
@@ -160,6 +162,7 @@ class JobRun:
         )
         self._shell: StrictShell | None = None
         """Of the command that was started last, where it is strict."""
+        self._reports = ReportFolder(self._workspace.report)
         self._process: JobProcess | None = None
         self._undead: list[JobProcess] = []
         """Commands that have ended, and left what could not be killed."""
@@ -269,17 +272,24 @@ class JobRun:
         spec = self._record.spec
         for what, command in (("the pre-command", spec.pre_command), ("the command", spec.command)):
             exit_code = 0 if command is None else self._run_command(command, Phase.RUNNING)
-            if exit_code != 0 and self._memory_exceeded is not None:
-                return self._too_much_memory(self._memory_exceeded, exit_code)
             if exit_code != 0:
-                detail = self._describe_exit(what, command or "", exit_code)
-                return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
+                return self._failed(what, command or "", exit_code)
         verify = spec.verify
         verified = 0 if verify is None else self._run_command(verify, Phase.VERIFYING)
         if verified != 0:
             detail = self._describe_exit("the verify command", verify or "", verified)
             return self._ending(Verdict.FAILED, Reason.VERIFY_FAILED, detail, 0)
         return self._ending(Verdict.COMPLETED, None, None, 0)
+
+    def _failed(self, what: str, command: str, exit_code: int) -> Ending:
+        """The outcome of a command that ended badly: what it says of that itself counts first."""
+        refusal = self._reports.find_refusal() if exit_code == REFUSED_EXIT_CODE else None
+        if refusal is not None:
+            return self._ending(Verdict.FAILED, Reason.JOB_REFUSED, refusal, exit_code)
+        if self._memory_exceeded is not None:
+            return self._too_much_memory(self._memory_exceeded, exit_code)
+        detail = self._describe_exit(what, command, exit_code)
+        return self._ending(Verdict.FAILED, Reason.JOB_FAILED, detail, exit_code)
 
     def _describe_exit(self, what: str, command: str, exit_code: int) -> str:
         if exit_code < 0:
@@ -383,6 +393,7 @@ class JobRun:
             exit_code = process.wait(self._look_seconds)
             if exit_code is not None:
                 return exit_code
+            self._pulse.progress = self._reports.progress()
             self._heed()
             self._heed_memory(process)
             self._shipping.start()

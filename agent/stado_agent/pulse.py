@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from stado.core.records import Phase, Record
+from stado.core.records import Phase, Progress, Record
 from stado.errors import StoreError, Unreadable
 from stado.jobs.life import LifeSigns
 from stado.jobs.repository import Repository
@@ -68,6 +68,8 @@ class Pulse:
         self.started_at: datetime | None = None
         self.trouble: str | None = None
         """What cannot be got done for the time being, for people."""
+        self.progress: Progress | None = None
+        """What the job says of itself: goes with the beats, and calls for none of its own."""
         self.sealed = False
         self.failure: Exception | None = None
         self.cancel_asked = False
@@ -153,6 +155,7 @@ class Pulse:
                 self.started_at,
                 phase_since=self._phase_since,
                 trouble=self.trouble,
+                progress=self.progress,
             )
         except (StoreError, Unreadable) as error:
             self._note_silence(error)

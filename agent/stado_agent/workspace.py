@@ -2,7 +2,7 @@
 agent which supervisors still live.
 
 Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
-`jobs/<job>.<epoch>/{work,output,checkpoints,log}`; `log/` is a spool (`log_spool`), and
+`jobs/<job>.<epoch>/{work,output,checkpoints,report,log}`; `log/` is a spool (`log_spool`), and
 `log/epoch.json` says whose. Nothing here outlives its job but what could not be delivered.
 """
 
@@ -41,6 +41,10 @@ class Workspace:
         return self.root / "checkpoints"
 
     @property
+    def report(self) -> Path:
+        return self.root / "report"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 
@@ -54,7 +58,7 @@ class Workspace:
         if self.root.exists():
             remove_folder(self.root)
         self.root.mkdir(mode=0o700, parents=True)
-        for folder in (self.work, self.output, self.checkpoints, self.log):
+        for folder in (self.work, self.output, self.checkpoints, self.report, self.log):
             folder.mkdir(mode=0o700)
 
     def write_log_epoch(self, of: LogEpoch) -> None:

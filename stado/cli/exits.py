@@ -47,7 +47,7 @@ def of_job(record: Record) -> int:
     if (
         record.state is State.FAILED
         and ending is not None
-        and ending.reason is Reason.JOB_FAILED
+        and ending.reason in (Reason.JOB_FAILED, Reason.JOB_REFUSED)
         and ending.exit_code is not None
         and ending.exit_code in _OWN_CODES
     ):

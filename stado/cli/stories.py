@@ -13,6 +13,7 @@ from stado.cli.views import (
     cancel_text,
     life_word,
     live_job_fields,
+    progress_text,
     running_seconds,
     silent_seconds,
     wait_fields,
@@ -71,6 +72,8 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
                 f"{_lease_text(holder.lease_seconds, silence)}"
             ),
         )
+    if heartbeat is not None and heartbeat.progress is not None:
+        yield "progress", progress_text(heartbeat.progress)
     if heartbeat is not None and heartbeat.trouble:
         yield "trouble", heartbeat.trouble
     if life.cancel_asked_by is not None:

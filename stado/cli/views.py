@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.render import duration, instant_text, plural, short_duration
@@ -13,7 +14,7 @@ from stado.core.ids import milliseconds
 from stado.core.states import State
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Heartbeat, Record
+    from stado.core.records import Ending, Heartbeat, Progress, Record
     from stado.jobs.status import Life, Listing, Row
     from stado.jobs.waiting import Wait
 
@@ -34,6 +35,8 @@ STATUS_STYLES: Mapping[str, str] = {
 
 CANCELLING = "cancelling"
 """What a job is said to be doing from when its cancel is asked for until it has ended."""
+
+_FOR_SOME = ("PROGRESS", "REASON")
 
 _SUMMARY_ORDER = (
     State.QUEUED,
@@ -107,9 +110,20 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
         **fields,
         "phase": heartbeat.phase.value if heartbeat else None,
         "trouble": heartbeat.trouble if heartbeat else None,
+        "progress": progress_fields(heartbeat.progress if heartbeat else None),
         "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
         "cancel_asked_by": life.cancel_asked_by if life is not None else None,
     }
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
+    return None if progress is None else {"fraction": progress.fraction, "text": progress.text}
+
+
+def progress_text(progress: Progress) -> str:
+    """`42%: round 3 of 7`."""
+    done = f"{int(progress.fraction * 100)}%"
+    return f"{done}: {progress.text}" if progress.text else done
 
 
 def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any]:
@@ -125,8 +139,8 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any
 def listing_table(
     listing: Listing, reasons: Mapping[str, str], now: datetime
 ) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells of a list. `reasons`: of queued jobs, by id. REASON is there only
-    when some row has one."""
+    """The columns and cells of a list. `reasons`: of queued jobs, by id. PROGRESS and REASON are
+    there only when some row has one."""
     told = [_reason(row, now) or reasons.get(row.job_id, "") for row in listing.rows]
     columns = [
         Column("JOB"),
@@ -134,6 +148,7 @@ def listing_table(
         Column("AGE", right=True, expendable=True),
         Column("TIME", right=True),
         Column("RUN", width_max=20),
+        Column("PROGRESS", width_max=26),
         Column("REASON", width_max=26),
         Column("COMMAND"),
     ]
@@ -141,11 +156,11 @@ def listing_table(
         [row.job_id, _status_word(row), *_row_cells(row, reason, now)]
         for row, reason in zip(listing.rows, told, strict=True)
     ]
-    if not any(told):
-        del columns[5]
-        for row in cells:
-            del row[5]
-    return columns, cells
+    shown = [
+        column.title not in _FOR_SOME or any(row[number] for row in cells)
+        for number, column in enumerate(columns)
+    ]
+    return list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
 
 
 def life_word(life: Life | None) -> str:
@@ -254,10 +269,18 @@ def _running_reason(record: Record, life: Life, now: datetime) -> str:
 
 def _row_cells(row: Row, reason: str, now: datetime) -> list[str]:
     if row.record is None:
-        return ["", "", "", reason, row.problem or ""]
+        return ["", "", "", "", reason, row.problem or ""]
     record = row.record
     age = short_duration((now - record.submitted_at).total_seconds())
-    return [age, _time(record, row.life, now), record.run_id, reason, record.spec.command]
+    taken, progress = _time(record, row.life, now), _progress(row.life)
+    return [age, taken, record.run_id, progress, reason, record.spec.command]
+
+
+def _progress(life: Life | None) -> str:
+    """What the job itself says of a run that lasts."""
+    heartbeat = life.heartbeat if life is not None else None
+    reported = heartbeat.progress if heartbeat is not None else None
+    return progress_text(reported) if reported is not None else ""
 
 
 def _time(record: Record, life: Life | None, now: datetime) -> str:

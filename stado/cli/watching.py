@@ -15,6 +15,7 @@ from stado.cli.failures import going_on
 from stado.cli.following import JobSight, Pace, Patience, present_record
 from stado.cli.outcomes import outcome_line
 from stado.core.states import State
+from stado.errors import Unreadable
 from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
 from stado.jobs.logs import Gap
 from stado.jobs.waiting import why_queued
@@ -179,5 +180,16 @@ def _present(repo: Repository, record: Record) -> str:
         return f"job {record.id} is queued: {views.wait_text(wait)}"
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"
-        return f"job {record.id} runs on {worker}"
+        return f"job {record.id} runs on {worker}{_progress(repo, record)}"
     return outcome_line(record)
+
+
+def _progress(repo: Repository, record: Record) -> str:
+    """`, 42%: round 3 of 7`. One read; a heartbeat that cannot be read keeps no log back."""
+    try:
+        beat = repo.find_heartbeat(record.id)
+    except Unreadable:
+        return ""
+    if beat is None or beat.value.epoch != record.epoch or beat.value.progress is None:
+        return ""
+    return f", {views.progress_text(beat.value.progress)}"

@@ -15,6 +15,7 @@ from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
 from stado.core.spec import Priority, Request, Spec
 from stado.core.states import Reason, State, Verdict
+from stado.reports import PROGRESS_TEXT_MAX
 
 FORMAT_VERSION = 1
 LEASE_SECONDS_DEFAULT = 120.0
@@ -221,6 +222,18 @@ class Phase(StrEnum):
     UPLOADING = "uploading"
 
 
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Progress(Part, frozen=True, kw_only=True):
+    """What a job says of itself while it runs."""
+
+    fraction: Fraction
+    """How much of it is done."""
+    text: Annotated[str, msgspec.Meta(max_length=PROGRESS_TEXT_MAX)] = ""
+    """What it is doing, in its own words."""
+
+
 class Heartbeat(Document, frozen=True, kw_only=True):
     """`heartbeat`: the holder's latest sign of life, or the seal that ends its right to it."""
 
@@ -239,6 +252,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     trouble: str | None = None
     """What the holder cannot get done, and how often it has tried: a process that does not end,
     an upload that is not taken. One sentence, at most 1,024 characters."""
+    progress: Progress | None = None
+    """What the job reported last, if it reports anything."""
 
 
 class RunRecord(Document, frozen=True, kw_only=True):

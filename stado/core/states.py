@@ -52,6 +52,7 @@ class Reason(StrEnum):
     """Why a job ended as it did: `status_reason` in records and JSON."""
 
     JOB_FAILED = "job_failed"
+    JOB_REFUSED = "job_refused"
     VERIFY_FAILED = "verify_failed"
     LAUNCH_FAILED = "launch_failed"
     INPUT_UNAVAILABLE = "input_unavailable"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from stado.core import keys, moves
 from stado.core.documents import decode
-from stado.core.records import Asks, Heartbeat, Phase, Record
+from stado.core.records import Asks, Heartbeat, Phase, Progress, Record
 from stado.errors import Conflict, Exists, NotFound, NotModified
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
@@ -37,6 +37,7 @@ class LifeSigns:
         *,
         phase_since: datetime | None = None,
         trouble: str | None = None,
+        progress: Progress | None = None,
     ) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
@@ -52,6 +53,7 @@ class LifeSigns:
             started_at=started_at,
             phase_since=phase_since,
             trouble=None if trouble is None else moves.clip(trouble),
+            progress=progress,
         )
         key = keys.heartbeat(self._record.id)
         for _ in range(_ROUNDS_MAX):

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -642,6 +643,53 @@ def test_a_failed_command_is_not_verified(tmp_path: Path) -> None:
     scene.run(scene.claim())
     assert scene.commands == ["train"]
     assert scene.ending.reason is Reason.JOB_FAILED
+
+
+def test_a_command_that_refuses_to_go_on_has_failed_for_its_own_reason(tmp_path: Path) -> None:
+    """R81: whatever else is said of it; it is verified no more and queued no more."""
+    scene = scene_of(tmp_path)
+    why = {"report/refusal.txt": b"iteration 300 is\ncovered already\n"}
+    scene.script(Script(exit_code=86, files=FILES | why, over_memory="it had too much"))
+    scene.run(scene.claim())
+    ending = scene.ending
+    assert (ending.verdict, ending.reason) == (Verdict.FAILED, Reason.JOB_REFUSED)
+    assert (ending.detail, ending.exit_code) == ("iteration 300 is covered already", 86)
+    assert scene.commands == ["train"]
+    assert (scene.final.epoch, scene.final.starts) == (1, 1)
+    assert scene.output(1, "result") == b"42"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said"), [(86, False), (1, True), (0, True)], ids=["code", "reason", "well"]
+)
+def test_a_reason_without_the_code_or_the_code_without_a_reason_refuses_nothing(
+    tmp_path: Path, exit_code: int, said: bool
+) -> None:
+    """R81: a command that ends with 86 by chance has failed like any."""
+    scene = scene_of(tmp_path)
+    files = FILES | ({"report/refusal.txt": b"no"} if said else {})
+    scene.script(Script(exit_code=exit_code, files=files))
+    scene.run(scene.claim())
+    assert scene.ending.reason is (Reason.JOB_FAILED if exit_code else None)
+
+
+def test_progress_goes_with_the_beats_and_makes_none(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    begin = {"report/progress.json": b'{"fraction": 0}'}
+    scene.script(Script(seconds=10.5 * BEAT, files=begin))
+    file = scene.folder.workspace(scene.job, 1).report / "progress.json"
+    for percent in range(1, 100):
+        said = b'{"fraction": 0.%02d, "text": "%d"}' % (percent, percent)
+        scene.clock.at(percent * BEAT / 10, partial(file.write_bytes, said))
+    at_fifth: list[Heartbeat] = []
+    scene.clock.at(5 * BEAT, lambda: at_fifth.append(scene.heartbeat()))
+    signs = _life_signs(scene)
+    beats = [at for at, operation in signs if operation is Operation.REPLACE]
+    assert beats[:3] == [2 * BEAT, 4 * BEAT, 6 * BEAT]
+    (progress,) = [beat.progress for beat in at_fifth]
+    assert progress is not None
+    assert 0.35 <= progress.fraction <= 0.40
+    assert progress.text == str(round(100 * progress.fraction))
 
 
 def test_nothing_of_a_checkpoint_that_cannot_be_restored_is_run(tmp_path: Path) -> None:

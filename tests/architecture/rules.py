@@ -9,13 +9,19 @@ from collections.abc import Iterator, Mapping
 
 from tests.architecture.source import Module, Place, imports, is_in, literals, names_used
 
-ENTRY_POINTS = ("stado.cli.context", "stado_agent.main", "stado_coordinator.main")
+ENTRY_POINTS = (
+    *("stado.cli.context", "stado_agent.main", "stado_coordinator.main"),
+    *("stado.api", "stado.in_job"),
+)
 """They alone read the environment; they build adapters, by `stado.composition` or themselves."""
 
 OWN_PACKAGES = ("stado", "stado_agent", "stado_coordinator")
 
+FACADE = ("stado.api", "stado.in_job", "stado.errors")
+"""What `import stado` shows: its own module names these, and imports them when they are used."""
+
 _USE_CASES = (
-    *("stado.errors", "stado.ports", "stado.sizes"),
+    *("stado.errors", "stado.ports", "stado.sizes", "stado.reports"),
     *("stado.core", "stado.jobs", "stado.storage.port"),
 )
 _SETTINGS = ("stado.settings", "stado.config_file", "stado.choice")
@@ -34,7 +40,9 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado.settings": ("stado.errors",),
     "stado.config_file": ("stado.errors", "stado.settings"),
     "stado.choice": ("stado.errors", "stado.settings", "stado.config_file"),
-    "stado.core": ("stado.errors",),
+    "stado.reports": (),
+    "stado.in_job": ("stado.reports",),
+    "stado.core": ("stado.errors", "stado.reports"),
     "stado.storage": ("stado.errors", "stado.ports"),
     "stado.system": ("stado.errors", "stado.ports", "stado.sizes"),
     "stado.jobs": _USE_CASES,
@@ -49,6 +57,13 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.storage.trouble_log",
     ),
     "stado.pinning": (*_USE_CASES, "stado.system"),
+    "stado.api": (
+        *_USE_CASES,
+        *_SETTINGS,
+        *_BUILDING,
+        "stado.composition",
+        "stado.pinning",
+    ),
     "stado.version": (),
     "stado.host_options": (),
     "stado.target": (),
@@ -126,6 +141,8 @@ _KEY_LITERAL = re.compile(rf"({'|'.join(_KEY_PREFIXES)})/\S*")
 def imports_against_the_layers(module: Module) -> Iterator[Place]:
     layer = max((name for name in LAYERS if module.is_in(name)), key=len)
     allowed = (*LAYERS[layer], *([] if layer == "stado" else [layer]))
+    if module.name == "stado":
+        allowed = FACADE
     for line, name in imports(module):
         if name.startswith("."):
             yield Place(module.name, line, f"imports {name} relatively")

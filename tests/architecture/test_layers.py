@@ -112,6 +112,11 @@ def test_the_command_line_starts_without_heavy_packages(package: str) -> None:
         ("stado.composition", "from stado.storage.s3 import S3Store"),
         ("stado.composition", "from stado.cli import context"),
         ("stado.anything", "from stado.core import keys"),
+        ("stado.anything", "from stado.api import submit"),
+        ("stado", "from stado.core import keys"),
+        ("stado.in_job", "from stado.core import keys"),
+        ("stado.in_job", "from stado.errors import Refused"),
+        ("stado.api", "from stado.cli import render"),
     ],
 )
 def test_an_import_that_points_outwards_is_caught(name: str, text: str) -> None:
@@ -133,6 +138,9 @@ def test_an_import_inside_a_function_or_for_types_is_caught_too() -> None:
     ("name", "text"),
     [
         ("stado.core.verdicts", "from stado.core import keys"),
+        ("stado", "from stado.in_job import progress"),
+        ("stado.in_job", "from stado.reports import PROGRESS_NAME"),
+        ("stado.api", "from stado.jobs.submit import submit"),
         ("stado.core.verdicts", "from stado import errors"),
         ("stado.jobs.claim", "from stado.storage.port import Store"),
         ("stado.cli.jobs", "from stado.cli.render import table"),

@@ -17,7 +17,7 @@ import pytest
 from stado.cli.failures import guarded
 from stado.cli.render import instant_text
 from stado.core import keys
-from stado.core.records import Phase
+from stado.core.records import Phase, Progress
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.repository import Repository
 from stado.jobs.status import newest
@@ -248,6 +248,29 @@ def test_a_running_job_shows_what_its_holder_does(stado: Program, world: World, 
     assert stado.ok("status").splitlines()[1].split()[1] == phase
     (job,) = stado.json("status")["jobs"]
     assert (job["status"], job["phase"]) == ("running", phase)
+
+
+def test_what_a_job_reports_of_its_progress_is_shown_wherever_it_is_looked_at(
+    stado: Program, world: World
+) -> None:
+    job_id = submit(stado, "x")
+    claimed = world.claim(job_id)
+    world.beat(claimed, Phase.RUNNING)
+    assert "PROGRESS" not in stado.ok("status")
+    world.beat(
+        claimed, Phase.RUNNING, progress=Progress(fraction=0.429, text="round 3 of\x1b[2J 7")
+    )
+    submit(stado, "queued")
+    title, waits, runs = stado.ok("status").splitlines()[:3]
+    at = title.index("PROGRESS")
+    assert (waits[at:].split()[0], runs[at:].split("  ")[0]) == ("run", "42%: round 3 of[2J 7")
+    for command in ("show", "why"):
+        assert "progress  42%: round 3 of[2J 7" in stado.ok("job", command, job_id).splitlines()
+        told = stado.json("job", command, job_id)["progress"]
+        assert told == {"fraction": 0.429, "text": "round 3 of\x1b[2J 7"}
+    assert "runs on local@box, 42%: round 3 of[2J 7" in stado("job", "watch", job_id).stderr
+    world.repo.store.put(keys.heartbeat(job_id), b"{")
+    assert f"job {job_id} runs on local@box;" in stado("job", "watch", job_id).stderr
 
 
 def test_a_queued_job_shows_what_is_its_own_to_wait_for(stado: Program, world: World) -> None:

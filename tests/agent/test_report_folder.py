@@ -1,0 +1,69 @@
+"""A report folder belongs to the job: whatever it puts there, nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stado.core.records import Progress
+from stado.reports import PROGRESS_NAME, REFUSAL_NAME, REPORT_BYTES_MAX
+from stado_agent.report_folder import ReportFolder
+
+HALF = b'{"fraction": 0.5, "text": "half"}'
+
+
+def test_progress_is_read_anew_when_it_was_replaced_and_kept_when_it_is_nonsense(
+    tmp_path: Path,
+) -> None:
+    reports, file = ReportFolder(tmp_path), tmp_path / PROGRESS_NAME
+    assert reports.progress() is None
+    file.write_bytes(HALF)
+    assert reports.progress() == Progress(fraction=0.5, text="half")
+    file.write_bytes(b'{"fraction": 0.')
+    assert reports.progress() == Progress(fraction=0.5, text="half")
+    file.unlink()
+    file.write_bytes(b'{"fraction": 0.75}')
+    assert reports.progress() == Progress(fraction=0.75)
+    file.unlink()
+    assert reports.progress() == Progress(fraction=0.75)
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    elsewhere = path.with_name("elsewhere")
+    elsewhere.write_bytes(HALF)
+    path.symlink_to(elsewhere)
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("make", [make_pipe, make_link, make_folder])
+def test_what_is_no_regular_file_says_nothing(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    for name in (PROGRESS_NAME, REFUSAL_NAME):
+        (folder := tmp_path / name.partition(".")[0]).mkdir()
+        make(folder / name)
+        assert ReportFolder(folder).progress() is None
+        assert ReportFolder(folder).find_refusal() is None
+
+
+def test_no_more_than_a_few_kilobytes_are_read(tmp_path: Path) -> None:
+    with (tmp_path / REFUSAL_NAME).open("wb") as file:
+        file.write(b"too late ")
+        file.truncate(1 << 40)
+    refusal = ReportFolder(tmp_path).find_refusal()
+    assert refusal == "too late"
+    assert REPORT_BYTES_MAX < 1 << 20
+
+
+def test_a_folder_that_is_gone_says_nothing(tmp_path: Path) -> None:
+    reports = ReportFolder(tmp_path / "gone")
+    assert (reports.progress(), reports.find_refusal()) == (None, None)
