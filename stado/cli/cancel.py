@@ -119,7 +119,7 @@ def _may_go_on(repo: Repository, selection: Selection, *, unnamed: bool) -> bool
 def _described(repo: Repository, selection: Selection) -> str:
     """``job zzz (run x, running: `python train.py`)``, `batch zzz (run x: 2 queued, 1 running)`."""
     from stado.cli import views
-    from stado.cli.following import present_record
+    from stado.jobs.sight import present_record
 
     record = present_record(repo, selection.job_ids[0])
     if selection.batch:
@@ -190,7 +190,8 @@ def _cancel_staying(selection: Selection) -> AbstractContextManager[None]:
 
 def _wait(repo: Repository, asked: list[Record], user: str) -> dict[str, Record]:
     """The jobs once they are at rest."""
-    from stado.cli.following import Pace, Patience
+    from stado.cli.following import Patience
+    from stado.jobs.sight import Pace
 
     patience = Patience(repo.clock, meanwhile="the cancel stays")
     pace = Pace(repo.clock)
@@ -204,8 +205,8 @@ class _Waiting:
     """For jobs whose holders were asked to stop them."""
 
     def __init__(self, repo: Repository, asked: list[Record], user: str) -> None:
-        from stado.cli.following import JobSight
         from stado.jobs.reaping import Reaper
+        from stado.jobs.sight import JobSight
 
         self._repo = repo
         self._reaper = Reaper(repo, by=user)
@@ -222,8 +223,8 @@ class _Waiting:
 
     def turn(self) -> bool:
         """One look; whether all are at rest. Ends what is silent for a whole lease."""
-        from stado.cli.following import JobSight
         from stado.jobs.repository import PARALLEL_REQUESTS
+        from stado.jobs.sight import JobSight
 
         waiting = [sight for sight in self._sights if not sight.record.state.at_rest]
         looks = self._repo.tasks.map(JobSight.look, waiting, limit=PARALLEL_REQUESTS)

@@ -1,119 +1,27 @@
-"""Looking again and again until something has ended, at a pace that slows down, and with patience
-for a store that is away."""
+"""Waiting until jobs are at rest, with patience that tells people of a store that is away."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from stado.cli import render
 from stado.core.states import State
-from stado.errors import Ambiguous, Misconfigured, Refused, StoreError, Unavailable
-from stado.jobs.finding import find_job, has_moved
+from stado.jobs import sight
+from stado.jobs.sight import WHOLE_LOOK_SECONDS, Pace, present_record
 from stado.jobs.status import states_of
 
 if TYPE_CHECKING:
-    from stado.core.records import Record
     from stado.jobs.repository import Repository
     from stado.ports import Clock
 
-Result = TypeVar("Result")
 
-_PAUSE_SECONDS_MIN = 0.2
-_PAUSE_SECONDS_MAX = 2.0
-_GROWTH = 1.3
-
-_WAITS_SECONDS = (1, 2, 4, 8, 15)
-"""Before each further try to reach a store that did not answer."""
-
-_WHOLE_LOOK_SECONDS = 60.0
-
-
-class Pace:
-    """Pauses between looks: short while things change, longer while nothing does."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        seconds_min: float = _PAUSE_SECONDS_MIN,
-        seconds_max: float = _PAUSE_SECONDS_MAX,
-        growth: float = _GROWTH,
-    ) -> None:
-        self._clock = clock
-        self._seconds_min = seconds_min
-        self._seconds_max = seconds_max
-        self._growth = growth
-        self._seconds = _PAUSE_SECONDS_MIN  # at first, for much ends at once
-
-    def quicken(self) -> None:
-        self._seconds = self._seconds_min
-
-    def pause(self) -> None:
-        self._clock.sleep(self._seconds)
-        self._seconds = min(self._seconds * self._growth, self._seconds_max)
-
-
-class Patience:
-    """Tries again where a store that has answered before does not: so many times, and says so.
-
-    What was tried has to go on where it was: it is simply called again."""
+class Patience(sight.Patience):
+    """Says on stderr what it waits for."""
 
     def __init__(self, clock: Clock, *, meanwhile: str) -> None:
-        """`meanwhile`: what goes on without us, for people."""
-        self._clock = clock
-        self._meanwhile = meanwhile
-
-    def call(self, work: Callable[[], Result]) -> Result:
-        """Raises `Unavailable` or `Ambiguous` when the store was away all the time."""
-        from stado.cli import render
-
-        for seconds in _WAITS_SECONDS:
-            try:
-                return work()
-            except (Unavailable, Ambiguous, Misconfigured) as error:
-                render.tell(
-                    f"stado: the store does not answer ({error}): trying again in {seconds} s; "
-                    f"{self._meanwhile}"
-                )
-                self._clock.sleep(seconds)
-        return self._last_try(work)
-
-    def _last_try(self, work: Callable[[], Result]) -> Result:
-        """A directory that is gone looks like a wrong address; we know that it was right."""
-        try:
-            return work()
-        except Misconfigured as error:
-            raise _away(Unavailable("", str(error)), self._meanwhile) from error
-        except (Unavailable, Ambiguous) as error:
-            raise _away(error, self._meanwhile) from None
-
-
-class JobSight:
-    """One job, looked at again and again: a request a look, and a whole look when it has moved,
-    or after a minute."""
-
-    def __init__(self, repo: Repository, record: Record) -> None:
-        self._repo = repo
-        self._looked_at = repo.clock.monotonic()
-        self.record = record
-
-    def look(self) -> Record:
-        """The job as it is now. Raises `Refused` when it is gone."""
-        now = self._repo.clock.monotonic()
-        overdue = now - self._looked_at >= _WHOLE_LOOK_SECONDS
-        if overdue or has_moved(self._repo, self.record):
-            self.record = present_record(self._repo, self.record.id)
-            self._looked_at = now
-        return self.record
-
-
-def present_record(repo: Repository, job_id: str) -> Record:
-    """The job as it is now. Raises `Refused` when it is gone."""
-    found = find_job(repo, job_id)
-    if found is None:
-        raise Refused("job_unknown", f"there is no job {job_id!r} any more")
-    return found.record
+        super().__init__(clock, meanwhile=meanwhile, tell=render.tell)
 
 
 def wait_all_at_rest(
@@ -136,7 +44,7 @@ def wait_all_at_rest(
         seen = {job: state for job, state in looked.items() if job in wanted}
         now = repo.clock.monotonic()
         seen_at.update(dict.fromkeys(seen, now))
-        for job in [job for job, at in seen_at.items() if now - at >= _WHOLE_LOOK_SECONDS]:
+        for job in [job for job, at in seen_at.items() if now - at >= WHOLE_LOOK_SECONDS]:
             if job not in known or not known[job].at_rest:
                 seen[job] = patience.call(partial(present_record, repo, job)).state
             seen_at[job] = now
@@ -147,8 +55,3 @@ def wait_all_at_rest(
         if len(known) == len(wanted) and all(state.at_rest for state in known.values()):
             return known
         pace.pause()
-
-
-def _away(error: StoreError, meanwhile: str) -> StoreError:
-    error.add_note(f"It was tried {len(_WAITS_SECONDS) + 1} times; {meanwhile} as far as is known.")
-    return error

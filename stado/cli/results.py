@@ -91,10 +91,10 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
 
 
 def _fetch(repo: Repository, job_id: str, folder: Path) -> Fetched:
-    from stado.cli.following import present_record
     from stado.core.states import State
     from stado.errors import Refused
     from stado.jobs.outputs import download
+    from stado.jobs.sight import present_record
 
     record = present_record(repo, job_id)
     try:

@@ -261,9 +261,9 @@ def _outcome(
     repo: Repository, submission: Submission, request: Request, states: dict[str, State]
 ) -> int:
     from stado.cli import exits, render, views
-    from stado.cli.following import present_record
     from stado.cli.outcomes import outcome_line
     from stado.core.states import State
+    from stado.jobs.sight import present_record
 
     if not request.batch:
         record = present_record(repo, submission.base_id)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from stado.cli import exits, render, views
 from stado.cli.failures import going_on
-from stado.cli.following import JobSight, Pace, Patience, present_record
+from stado.cli.following import Patience
 from stado.cli.outcomes import outcome_line
 from stado.core.states import State
 from stado.errors import Unreadable
 from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
 from stado.jobs.logs import Gap
+from stado.jobs.sight import JobSight, Pace, present_record
 from stado.jobs.waiting import why_queued
 
 if TYPE_CHECKING:

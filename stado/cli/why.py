@@ -41,8 +41,8 @@ def why(*, job: str, as_json: bool, target: Target) -> None:
 def _look(repo: Repository, job_id: str) -> tuple[Record, Explanation | Life | None]:
     """The job, and what there is to know of its wait or of its run. One that moved while we
     looked is looked at again: a queued job must have a place in the queue."""
-    from stado.cli.following import present_record
     from stado.core.states import State
+    from stado.jobs.sight import present_record
     from stado.jobs.status import life_of
     from stado.jobs.waiting import explain
 
