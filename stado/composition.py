@@ -6,7 +6,7 @@ they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -193,6 +193,28 @@ def unused_repository(
     honoured = like.deployment.proof.conditional_delete
     store = open_store_of(settings, machine, conditional_delete=honoured, trouble=trouble)
     return Repository(store, like.deployment, **machine._asdict())
+
+
+def opener_of_destinations(settings: Settings, machine: Machine) -> Callable[[str], Store]:
+    """Opens stores that jobs send copies to, with this host's credentials; those of the kind of
+    the deployment's own at its endpoint. It raises `Misconfigured` for a folder that is not there,
+    and for what is in the deployment's own store."""
+    from stado.storage.open import open_destination
+
+    own = store_of(settings)
+
+    def open_store(address: str) -> Store:
+        return open_destination(
+            address,
+            own=own,
+            endpoint=settings.endpoint,
+            region=settings.region,
+            clock=machine.clock,
+            entropy=machine.entropy,
+            tasks=machine.tasks,
+        )
+
+    return open_store
 
 
 def _is_folder(address: str | None) -> bool:

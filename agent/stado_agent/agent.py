@@ -26,6 +26,7 @@ from stado_agent.budget import Budget, Limits
 from stado_agent.host_health import HostHealth
 from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
 from stado_agent.log_spool import LogLimit
+from stado_agent.second_copy import OpenStore, no_other_stores
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
 from stado_agent.workspace import HostFolder, SupervisorNote
@@ -90,6 +91,8 @@ class HostPorts:
     processes: Processes
     hardware: Hardware
     environment: Mapping[str, str]
+    open_store: OpenStore = no_other_stores
+    """For copies that jobs want elsewhere."""
 
 
 class LeaveAtOnce(BaseException):
@@ -116,6 +119,7 @@ class Agent:
         self._folder = host.folder
         self._processes = host.processes
         self._environment = host.environment
+        self._open_store = host.open_store
         self._take_throttled = take_throttled
         self._budget = Budget(host.hardware, settings.limits)
         self._health = HostHealth(
@@ -398,6 +402,7 @@ class Agent:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes
         claimant, environment = self._claimant, self._environment
         boot_id, log_limit = self._boot_id, self._settings.log_limit
+        open_store = self._open_store
 
         def main(channel: Channel) -> None:
             host = Host(
@@ -408,6 +413,7 @@ class Agent:
                 processes.own_identity(),
                 boot_id=boot_id,
                 log_limit=log_limit,
+                open_store=open_store,
             )
             serve(channel, repo, host)
 

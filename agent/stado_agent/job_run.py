@@ -19,8 +19,17 @@ from typing import TypeVar
 
 from stado.core import moves
 from stado.core.order import ReadyEntry
-from stado.core.records import EndCell, Ending, Heartbeat, LateResult, Phase, Record
-from stado.core.states import Reason, Verdict
+from stado.core.records import (
+    EndCell,
+    Ending,
+    Heartbeat,
+    JobWarning,
+    LateResult,
+    Manifest,
+    Phase,
+    Record,
+)
+from stado.core.states import Reason, Verdict, WarningCode
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
@@ -37,6 +46,7 @@ from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
 from stado_agent.report_folder import ReportFolder
+from stado_agent.second_copy import OpenStore, SecondCopy, no_other_stores
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
@@ -76,6 +86,7 @@ class Host:
     """Of the supervisor's own process."""
     boot_id: str | None = None
     log_limit: LogLimit = LOG_LIMIT_DEFAULT
+    open_store: OpenStore = no_other_stores
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
 
@@ -206,8 +217,7 @@ class JobRun:
         """False when the epoch was taken from us on the way and we adopted the next one. That ends
         when the job has been lost too often."""
         try:
-            self._publish(outcome)
-            self._finish(outcome)
+            self._finish(self._publish(outcome))
         except _Carried:
             return False
         return True
@@ -274,6 +284,10 @@ class JobRun:
             exit_code = 0 if command is None else self._run_command(command, Phase.RUNNING)
             if exit_code != 0:
                 return self._failed(what, command or "", exit_code)
+        lacking = outputs.missing_outputs(self._workspace.output, spec.expected_outputs)
+        if lacking:
+            detail = f"not in its output folder: {', '.join(lacking)}"
+            return self._ending(Verdict.FAILED, Reason.DECLARED_OUTPUT_MISSING, detail, 0)
         verify = spec.verify
         verified = 0 if verify is None else self._run_command(verify, Phase.VERIFYING)
         if verified != 0:
@@ -456,10 +470,10 @@ class JobRun:
 
     # --- log, checkpoints, files --------------------------------------------------------
 
-    def _publish(self, outcome: Ending) -> None:
+    def _publish(self, outcome: Ending) -> Ending:
         """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
         a store that is away never costs a second execution. Who cancels the job by now gives up
-        what cannot be delivered; the outcome stays."""
+        what cannot be delivered; the outcome stays, and tells of it."""
         partial = outcome.verdict is not Verdict.COMPLETED
         job_id, epoch = self._record.id, self._record.epoch
         asked_before = self._pulse.cancel_asked
@@ -474,21 +488,65 @@ class JobRun:
         self._deliver("log", self._shipper.ship_rest, heed)
         if partial and self._started_at is not None:  # else it may be one half restored
             self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch), heed)
-        publisher = outputs.OutputPublisher(
-            self._repo, job_id=job_id, epoch=epoch, folder=self._workspace.output
-        )
-        account = self._shipper.account()
-        self._deliver("output", lambda: publisher.publish(partial=partial, log=account), heed)
+        return self._publish_output(outcome, heed)
 
-    def _deliver(self, what: str, step: Callable[[], object], heed: Callable[[], None]) -> None:
+    def _publish_output(self, outcome: Ending, heed: Callable[[], None]) -> Ending:
+        publisher = outputs.OutputPublisher(
+            self._repo,
+            job_id=self._record.id,
+            epoch=self._record.epoch,
+            folder=self._workspace.output,
+        )
+        published: list[Manifest] = []
+
+        def publish() -> None:
+            manifest = publisher.publish(
+                partial=outcome.verdict is not Verdict.COMPLETED,
+                log=self._shipper.account(),
+                recordings=outcome.verdict is not Verdict.CANCELLED,
+            )
+            published.extend([manifest] if manifest is not None else [])
+
+        failure = self._deliver("output", publish, heed)
+        if failure is not None:
+            return _with_warning(outcome, WarningCode.OUTPUT_UNDELIVERED, failure)
+        if not published:
+            return outcome
+        return self._copied_elsewhere(_telling_of(outcome, published[0]), published[0], heed)
+
+    def _copied_elsewhere(
+        self, outcome: Ending, manifest: Manifest, heed: Callable[[], None]
+    ) -> Ending:
+        uri = self._record.spec.output_uri
+        if uri is None or not manifest.files:
+            return outcome
+        copy = SecondCopy(self._repo, self._host.open_store)
+        try:
+            failure = copy.make(uri, manifest, self._workspace.output, heed=heed)
+        except _GivenUp:
+            failure = "the job was cancelled meanwhile"
+        if failure is None:
+            return outcome
+        log.warning("event=output_uri_failed job=%s why=%r", self._record.id, failure)
+        told = f"the output could not be copied to {uri}: {failure}"
+        return _with_warning(outcome, WarningCode.OUTPUT_URI_FAILED, told)
+
+    def _deliver(
+        self, what: str, step: Callable[[], object], heed: Callable[[], None]
+    ) -> str | None:
         """An outcome that is known is never lost over what this host cannot read, or over what
-        nobody waits for any more: a cancel that comes now gives up what the store does not take."""
+        nobody waits for any more: a cancel that comes now gives up what the store does not take.
+        Why it was not delivered; None when it was."""
         try:
             self._patience.persist(step, between=heed)
         except (OSError, _GivenUp) as error:
             log.error(
                 "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
             )
+            if isinstance(error, _GivenUp):
+                return f"the job was cancelled before the store took its {what}"
+            return f"its {what} could not be delivered: {error}"
+        return None
 
     # --- what the host refuses ----------------------------------------------------------
 
@@ -677,3 +735,21 @@ class JobRun:
             self._host.folder.write_note(note)
         except OSError as error:
             log.warning("event=note_not_written job=%s error=%r", note.job_id, str(error))
+
+
+def _with_warning(outcome: Ending, code: WarningCode, detail: str) -> Ending:
+    return outcome.evolve(
+        warnings=[*outcome.warnings, JobWarning(code=code, detail=moves.clip(detail))]
+    )
+
+
+def _telling_of(outcome: Ending, manifest: Manifest) -> Ending:
+    """With what was delivered, and what was not."""
+    told = outcome.evolve(
+        output_files=len(manifest.files), output_bytes=sum(file.size for file in manifest.files)
+    )
+    lacking = outputs.left_out(manifest.skipped)
+    if not lacking:
+        return told
+    more = f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+    return _with_warning(told, WarningCode.OUTPUT_LEFT_OUT, f"{lacking[0]}{more}")

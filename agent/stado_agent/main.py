@@ -15,6 +15,7 @@ from stado.composition import (
     log_to_stderr,
     logged_trouble,
     open_repository_when_reachable,
+    opener_of_destinations,
     read_settings,
     unused_repository,
 )
@@ -155,7 +156,13 @@ def _run_agent(
             repo,
             unused_repository(settings, machine, like=repo, trouble=logged_trouble(machine)),
             settings=agent_settings,
-            host=HostPorts(folder, LiveProcesses(), hardware, dict(os.environ)),
+            host=HostPorts(
+                folder,
+                LiveProcesses(),
+                hardware,
+                dict(os.environ),
+                open_store=opener_of_destinations(settings, machine),
+            ),
             take_throttled=trouble.take_throttled,
         )
         signals = _Signals()

@@ -79,7 +79,26 @@ _EXECUTION = (
     ),
 )
 
-_ALL = (*_ORDER_AND_SIZE, *_EXECUTION)
+_OUTPUTS = (
+    click.option(
+        "--expect-output",
+        "expected_outputs",
+        callback=options.plain_texts,
+        multiple=True,
+        metavar="PATH|PATTERN",
+        help="A file that the command must leave in its output folder, such as model.npz or "
+        "'plots/*.png' (repeatable); without it the job has failed.",
+    ),
+    click.option(
+        "--output-uri",
+        callback=options.plain_text,
+        metavar="ADDRESS",
+        help="Copy the output there too: stado://path in this store, s3://bucket/prefix, "
+        "gs://bucket/prefix, or a folder of the host. A copy that fails is a warning.",
+    ),
+)
+
+_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_OUTPUTS)
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from stado.cli.context import opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
-    from stado.jobs.repository import Repository
+    pass
 
 _TAIL_DEFAULT = 2000
 _FOLLOWED_TAIL_DEFAULT = 50
@@ -75,21 +75,12 @@ def show_log(
     target: Target, job: str | None, *, command: str, follow: bool, lines: int | None
 ) -> int:
     """The last `lines` (None: all) of the log of the job that is named; the exit code."""
+    from stado.cli.selectors import named_or_newest
     from stado.cli.watching import follow_log, print_log
 
     with opened_repository(target) as repo:
-        job_id = _selected(repo, job, command)
+        job_id = named_or_newest(repo, job, user=user_name(), command=command)
         if follow:
             return follow_log(repo, job_id, lines=lines)
         print_log(repo, job_id, lines=lines)
     return 0
-
-
-def _selected(repo: Repository, text: str | None, command: str) -> str:
-    from stado.cli import render
-    from stado.cli.selectors import LAST, select_job
-
-    job_id = select_job(repo, text if text is not None else LAST, user=user_name(), command=command)
-    if text is None:
-        render.tell(f"job {job_id}, your newest")
-    return job_id

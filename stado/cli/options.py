@@ -29,6 +29,11 @@ def plain_text(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return None if value is None else _checked_text(ctx, param, value)
 
 
+def plain_texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """As `plain_text`, of an option that can be repeated."""
+    return [_checked_text(ctx, param, value) for value in values]
+
+
 def instant(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """RFC 3339, in UTC from here on: equal instants are equal requests."""
     if value is None:

@@ -1,19 +1,24 @@
-"""`stado results`."""
+"""`stado results` and `stado recordings`: what a job left, into a folder."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stado.cli.selectors import Selection
-    from stado.core.records import Manifest, Record
+    from stado.core.records import Record
+    from stado.jobs.downloads import Downloaded, Wanted
     from stado.jobs.repository import Repository
 
 
@@ -22,35 +27,64 @@ class Fetched(NamedTuple):
 
     record: Record
     folder: Path
-    manifest: Manifest
+    downloaded: Downloaded
+    whole: bool
+    """Whether all of it was asked for."""
 
 
 @click.command()
 @click.argument("job", metavar="ID")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--only",
+    callback=options.plain_texts,
+    multiple=True,
+    metavar="PATTERN",
+    help="Only files that this names, such as model.npz or 'plots/*.png' (repeatable).",
+)
 @json_option
 @target_options
-def results(*, job: str, folder: Path, as_json: bool, target: Target) -> None:
+def results(*, job: str, folder: Path, only: list[str], as_json: bool, target: Target) -> None:
     """Download the files, the log and the manifest of a job into DIR; of a batch, each job into
     DIR/<job id>.
 
-    Each file is checked against the size and the SHA-256 of its manifest. A job that failed has
+    Each file is checked against the size and the SHA-256 of its manifest. When it was interrupted,
+    the same command goes on: what is there and right is not fetched again. A job that failed has
     results too. ID is a job or batch id, a part of one, a run id, `last`, or `all`: every job of
     yours that has ended, each into DIR/<job id>.
     """
-    from stado.cli import render
+    from stado.core.output_paths import check_pattern
+    from stado.jobs.downloads import Wanted
 
+    for pattern in only:
+        check_pattern(pattern, "--only")
     with opened_repository(target) as repo:
         selection = _selection(repo, job)
         folders = _folders(selection, folder)
         _check(folders, folder, selection)
-        fetched = [_fetch(repo, job_id, place) for job_id, place in folders.items()]
-        if as_json:
-            render.print_json({"jobs": [_fields(one) for one in fetched]})
-            return
-        for one in fetched:
-            render.print_line(str(one.folder))
-            render.tell(_sentence(one))
+        _show(_fetch_all(repo, folders, Wanted(only=only)), as_json=as_json)
+
+
+@click.command()
+@click.argument("job", metavar="[ID]", required=False)
+@click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
+@json_option
+@target_options
+def recordings(*, job: str | None, folder: Path | None, as_json: bool, target: Target) -> None:
+    """Download what a job left in the folder `recordings` of its output into DIR.
+
+    Without DIR into `recordings-<job id>` here. ID is a job id, a part of one, a run id, or
+    `last`; without one it is your newest job. Recordings of a cancelled job are dropped.
+    """
+    from stado.cli.selectors import named_or_newest
+    from stado.core.output_paths import RECORDINGS_FOLDER
+    from stado.jobs.downloads import Wanted
+
+    with opened_repository(target) as repo:
+        job_id = named_or_newest(repo, job, user=user_name(), command="stado recordings")
+        place = folder if folder is not None else Path(f"{RECORDINGS_FOLDER}-{job_id}")
+        wanted = Wanted(below=f"{RECORDINGS_FOLDER}/")
+        _show(_fetch_all(repo, {job_id: place}, wanted), as_json=as_json)
 
 
 def _selection(repo: Repository, text: str) -> Selection:
@@ -74,7 +108,7 @@ def _folders(selection: Selection, folder: Path) -> dict[str, Path]:
 def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None:
     """Raises `Refused` before anything is fetched or made."""
     from stado.errors import Refused
-    from stado.jobs.outputs import check_folder
+    from stado.jobs.downloads import check_folder
 
     if folder.exists() and not folder.is_dir():
         raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
@@ -90,58 +124,118 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
         check_folder(place, job_id)
 
 
-def _fetch(repo: Repository, job_id: str, folder: Path) -> Fetched:
-    from stado.core.states import State
+def _fetch_all(repo: Repository, folders: dict[str, Path], wanted: Wanted) -> list[Fetched]:
+    """One job after another, each with its files in parallel. Of several jobs some may have
+    nothing of what is wanted, but not all."""
+    from stado.cli.downloading import shown_download
+    from stado.cli.failures import going_on
     from stado.errors import Refused
-    from stado.jobs.outputs import download
+
+    fetched: list[Fetched] = []
+    lacking: list[Refused] = []
+    with (
+        going_on("interrupted: what is whole stays; the same command goes on from here"),
+        shown_download() as sight,
+    ):
+        for job_id, place in folders.items():
+            try:
+                fetched.append(_fetch(repo, job_id, place, replace(wanted, sight=sight)))
+            except Refused as error:
+                if error.code != "output_unknown":
+                    raise
+                lacking.append(error)
+    if not fetched:
+        raise _nothing(lacking, wanted)
+    return fetched
+
+
+def _nothing(lacking: Sequence[Exception], wanted: Wanted) -> Exception:
+    from stado.errors import Refused
+
+    if wanted.below:
+        return Refused("recordings_none", f"{lacking[0]}: its output has no {wanted.below} folder")
+    return Refused(
+        "output_unknown",
+        f"{lacking[0]}: no output is named so; `stado outputs` lists what there is",
+    )
+
+
+def _fetch(repo: Repository, job_id: str, folder: Path, wanted: Wanted) -> Fetched:
+    from stado.errors import Refused
+    from stado.jobs.downloads import download
     from stado.jobs.sight import present_record
 
     record = present_record(repo, job_id)
     try:
-        manifest = download(
+        downloaded = download(
             repo,
             job_id=job_id,
             epoch=record.epoch,
             folder=folder,
-            partial=record.state is not State.COMPLETED,
+            state=record.state,
+            wanted=wanted,
         )
     except OSError as error:
         raise Refused(
             "results_folder_unusable",
             f"{error.filename or folder} cannot be written: {error.strerror}: name another folder",
         ) from None
-    return Fetched(record, folder, manifest)
+    return Fetched(record, folder, downloaded, whole=wanted.log)
+
+
+def _show(fetched: list[Fetched], *, as_json: bool) -> None:
+    from stado.cli import render
+
+    if as_json:
+        render.print_json({"jobs": [_fields(one) for one in fetched]})
+        return
+    for one in fetched:
+        render.print_line(str(one.folder))
+        render.tell(_sentence(one))
 
 
 def _sentence(one: Fetched) -> str:
     from stado.cli import render
 
-    size = sum(file.size for file in one.manifest.files)
-    told = f"{one.record.id}: {render.plural(len(one.manifest.files), 'file')}"
-    log = one.manifest.log
-    told += f", {render.size_text(size)}, and {'the' if log is None or log.written else 'no'} log"
-    if log is not None and log.dropped:
-        told += f" ({log.dropped:,} of its {log.written:,} bytes were dropped)"
-    if one.manifest.skipped:
-        told += f"; {render.plural(len(one.manifest.skipped), 'path')} left out (see the manifest)"
+    files = one.downloaded.files
+    told = f"{one.record.id}: {render.plural(len(files), 'file')}"
+    told += f", {render.size_text(sum(file.size for file in files))}"
+    if one.whole:
+        told += _log_text(one)
+    there = len(files) - one.downloaded.fetched
+    if there:
+        told += f"; {there:,} of them {'was' if there == 1 else 'were'} there already"
+    if one.downloaded.manifest.skipped and one.whole:
+        left_out = render.plural(len(one.downloaded.manifest.skipped), "path")
+        told += f"; {left_out} left out (see the manifest)"
     if not one.record.state.at_rest:
         told += f"; the job is still {one.record.state.value}: more may come"
-    elif one.manifest.partial:
+    elif one.downloaded.manifest.partial:
         told += "; partial, for the job did not succeed"
     return told
 
 
+def _log_text(one: Fetched) -> str:
+    log = one.downloaded.manifest.log
+    told = f", and {'the' if log is None or log.written else 'no'} log"
+    if log is not None and log.dropped:
+        told += f" ({log.dropped:,} of its {log.written:,} bytes were dropped)"
+    return told
+
+
 def _fields(one: Fetched) -> dict[str, Any]:
+    manifest = one.downloaded.manifest
     return {
         "job_id": one.record.id,
         "status": one.record.state.value,
         "folder": str(one.folder),
-        "epoch": one.manifest.epoch,
-        "partial": one.manifest.partial,
+        "epoch": manifest.epoch,
+        "partial": manifest.partial,
+        "fetched": one.downloaded.fetched,
         "files": [
             {"path": file.path, "size": file.size, "sha256": file.sha256}
-            for file in one.manifest.files
+            for file in one.downloaded.files
         ],
-        "skipped": one.manifest.skipped,
-        "log": one.manifest.log.plain() if one.manifest.log is not None else None,
+        "skipped": manifest.skipped,
+        "log": manifest.log.plain() if manifest.log is not None else None,
     }

@@ -80,6 +80,16 @@ def select_job(repo: Repository, text: str, *, user: str, command: str) -> str:
     return selection.job_ids[0]
 
 
+def named_or_newest(repo: Repository, text: str | None, *, user: str, command: str) -> str:
+    """As `select_job`; where nothing was typed the user's newest job, which is told first."""
+    from stado.cli import render
+
+    job_id = select_job(repo, text if text is not None else LAST, user=user, command=command)
+    if text is None:
+        render.tell(f"job {job_id}, your newest")
+    return job_id
+
+
 def find_selection(repo: Repository, text: str, *, user: str) -> Selection | None:
     """As `select` for what is named exactly, else None."""
     typed = text.strip()

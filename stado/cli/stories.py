@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.outcomes import elapsed_text
-from stado.cli.render import duration, instant_text, plural
+from stado.cli.render import duration, instant_text, plural, size_text
 from stado.cli.views import (
     CANCELLING,
     cancel_text,
@@ -19,6 +19,7 @@ from stado.cli.views import (
     wait_fields,
     wait_text,
     waiting_seconds,
+    warning_fields,
 )
 from stado.core.states import State
 
@@ -158,6 +159,8 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "env": ", ".join(sorted(spec.environment)) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
+        "expects": ", ".join(spec.expected_outputs) or None,
+        "copy to": spec.output_uri,
         "priority": record.priority or None,
         "deadline": None if spec.deadline_at is None else moment_text(spec.deadline_at),
         "run": record.run_id,
@@ -192,6 +195,11 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
         yield f"{ending.told}{_asked_by(epoch)}"
         ran = _after(ending)
         yield f"by {ending.by} {ago_text(ending.ended_at, now)}{ran and f',{ran}'}"
+        if ending.output_files:
+            files = plural(ending.output_files, "file")
+            yield f"left {files}, {size_text(ending.output_bytes or 0)}"
+        for warning in ending.warnings:
+            yield f"warning: {warning.code.value}: {warning.detail}"
 
 
 def _asked_by(epoch: EpochStory) -> str:
@@ -223,6 +231,9 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "status_detail": ending.detail if ending else None,
         "exit_code": ending.exit_code if ending else None,
         "ended_by": ending.by if ending else None,
+        "output_files": ending.output_files if ending else None,
+        "output_bytes": ending.output_bytes if ending else None,
+        "warnings": warning_fields(ending),
         "cancel_asked_by": epoch.cancel_asked_by,
         "late": _late_fields(epoch.late) if epoch.late else None,
     }

@@ -36,7 +36,7 @@ STATUS_STYLES: Mapping[str, str] = {
 CANCELLING = "cancelling"
 """What a job is said to be doing from when its cancel is asked for until it has ended."""
 
-_FOR_SOME = ("PROGRESS", "REASON")
+_FOR_SOME = ("PROGRESS", "REASON", "WARNING")
 
 _SUMMARY_ORDER = (
     State.QUEUED,
@@ -74,14 +74,24 @@ def job_fields(record: Record) -> dict[str, Any]:
         "priority": record.priority,
         "deadline_at": instant_text(spec.deadline_at),
         "max_lease_losses": spec.max_lease_losses,
+        "expected_outputs": spec.expected_outputs,
+        "output_uri": spec.output_uri,
         "lease_losses": record.lease_losses,
         "submitter": record.submitter,
         "submitted_at": instant_text(record.submitted_at),
         "started_at": instant_text(ending.started_at) if ending else None,
         "ended_at": instant_text(ending.ended_at) if ending else None,
+        "output_files": ending.output_files if ending else None,
+        "output_bytes": ending.output_bytes if ending else None,
+        "warnings": warning_fields(ending),
         "worker": holder.consumer if holder else None,
         "host": holder.host if holder else None,
     }
+
+
+def warning_fields(ending: Ending | None) -> list[dict[str, str]]:
+    warnings = ending.warnings if ending is not None else []
+    return [{"code": warning.code.value, "detail": warning.detail} for warning in warnings]
 
 
 def telling_ending(record: Record) -> Ending | None:
@@ -139,8 +149,8 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any
 def listing_table(
     listing: Listing, reasons: Mapping[str, str], now: datetime
 ) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells of a list. `reasons`: of queued jobs, by id. PROGRESS and REASON are
-    there only when some row has one."""
+    """The columns and cells of a list. `reasons`: of queued jobs, by id. PROGRESS, REASON and
+    WARNING are there only when some row has one."""
     told = [_reason(row, now) or reasons.get(row.job_id, "") for row in listing.rows]
     columns = [
         Column("JOB"),
@@ -150,6 +160,7 @@ def listing_table(
         Column("RUN", width_max=20),
         Column("PROGRESS", width_max=26),
         Column("REASON", width_max=26),
+        Column("WARNING", width_max=26),
         Column("COMMAND"),
     ]
     cells = [
@@ -269,11 +280,11 @@ def _running_reason(record: Record, life: Life, now: datetime) -> str:
 
 def _row_cells(row: Row, reason: str, now: datetime) -> list[str]:
     if row.record is None:
-        return ["", "", "", "", reason, row.problem or ""]
+        return ["", "", "", "", reason, "", row.problem or ""]
     record = row.record
     age = short_duration((now - record.submitted_at).total_seconds())
     taken, progress = _time(record, row.life, now), _progress(row.life)
-    return [age, taken, record.run_id, progress, reason, record.spec.command]
+    return [age, taken, record.run_id, progress, reason, _warning(record), record.spec.command]
 
 
 def _progress(life: Life | None) -> str:
@@ -281,6 +292,11 @@ def _progress(life: Life | None) -> str:
     heartbeat = life.heartbeat if life is not None else None
     reported = heartbeat.progress if heartbeat is not None else None
     return progress_text(reported) if reported is not None else ""
+
+
+def _warning(record: Record) -> str:
+    ending = telling_ending(record)
+    return " ".join(dict.fromkeys(one.code.value for one in ending.warnings)) if ending else ""
 
 
 def _time(record: Record, life: Life | None, now: datetime) -> str:

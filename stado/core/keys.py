@@ -36,6 +36,9 @@ _PART = re.compile(r"[0-9]{6,9}")
 _KEY_BYTES_MAX = 800
 """What every store takes (`stado.storage.keys`)."""
 
+_COPIED_KEY_BYTES_MAX = 480
+"""Leaves room for the folder before it."""
+
 
 def component(text: str) -> str:
     """`text` where it is a plain key component, else a short hash of it."""
@@ -149,6 +152,23 @@ def output_file(job_id: str, epoch: int, path: str) -> str:
     folder = f"status/{job_id}/output/{epoch}/files/"
     key = folder + "/".join(component(part) for part in path.split("/"))
     return key if len(key) <= _KEY_BYTES_MAX else folder + component(path)
+
+
+def published(place: str) -> str:
+    """The folder of a place that jobs send copies of their output to."""
+    return f"published/{place}/"
+
+
+def copied_file(job_id: str, path: str) -> str:
+    """The key of an output file below wherever the copy goes: a folder as `published` gives it, or
+    a store of its own."""
+    folder = f"{job_id}/files/"
+    key = folder + "/".join(component(part) for part in path.split("/"))
+    return key if len(key) <= _COPIED_KEY_BYTES_MAX else folder + component(path)
+
+
+def copied_manifest(job_id: str) -> str:
+    return f"{job_id}/manifest.json"
 
 
 def checkpoints_folder(job_id: str) -> str:

@@ -14,7 +14,7 @@ from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
 from stado.core.spec import Priority, Request, Spec
-from stado.core.states import Reason, State, Verdict
+from stado.core.states import Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX
 
 FORMAT_VERSION = 1
@@ -88,6 +88,14 @@ class Holder(Part, frozen=True, kw_only=True):
     """Whether the command was running already, under the epoch before."""
 
 
+class JobWarning(Part, frozen=True, kw_only=True):
+    """What did not go well, in an epoch whose outcome it does not change."""
+
+    code: WarningCode
+    detail: Annotated[str, msgspec.Meta(max_length=1024)]
+    """One sentence of ours."""
+
+
 class Ending(Part, frozen=True, kw_only=True):
     """How an epoch ended."""
 
@@ -102,6 +110,12 @@ class Ending(Part, frozen=True, kw_only=True):
     ended_at: Instant
     by: str
     """Who created the verdict: a consumer, a user, a coordinator."""
+    output_files: Count | None = None
+    """How many the epoch's manifest names; None where there is none."""
+    output_bytes: Count | None = None
+    warnings: Annotated[list[JobWarning], msgspec.Meta(max_length=16)] = msgspec.field(
+        default_factory=list
+    )
 
     @property
     def told(self) -> str:
@@ -382,6 +396,23 @@ class Manifest(Document, frozen=True, kw_only=True):
     def flaw(self) -> str | None:
         for file in self.files:
             if file.key != keys.output_file(self.job_id, self.epoch, file.path):
+                return f"its file {file.path!r} is under {file.key!r}, which is not its own"
+        return None
+
+
+class OutputCopy(Document, frozen=True, kw_only=True):
+    """`manifest.json` of a copy of an output, which is whole when this is there."""
+
+    job_id: str
+    epoch: Epoch
+    partial: bool
+    files: list[OutputFile]
+    """`key`: below the place that the copy was sent to."""
+    skipped: list[str] = msgspec.field(default_factory=list)
+
+    def flaw(self) -> str | None:
+        for file in self.files:
+            if file.key != keys.copied_file(self.job_id, file.path):
                 return f"its file {file.path!r} is under {file.key!r}, which is not its own"
         return None
 

@@ -14,8 +14,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Instant, Part, Text, canonical
 from stado.core.ids import is_run_id
+from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.errors import Refused
 
 PRIORITY_MAX = 2**63 - 1
@@ -68,6 +70,10 @@ class Spec(Part, frozen=True, kw_only=True):
     """No host starts the job after this instant."""
     max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
+    expected_outputs: Patterns = msgspec.field(default_factory=list)
+    """Paths and patterns below the output folder: without a file for each the job has failed."""
+    output_uri: OutputUri | None = None
+    """Where a copy of the output goes (`stado.core.destinations`)."""
 
     @property
     def takes_along(self) -> bool:
@@ -261,6 +267,22 @@ def _check_shared(spec: Spec) -> None:
             "max_lease_losses_invalid",
             f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
         )
+    _check_outputs(spec)
+
+
+def _check_outputs(spec: Spec) -> None:
+    if len(spec.expected_outputs) > PATTERNS_MAX:
+        raise Refused(
+            "expected_outputs_too_many",
+            f"{len(spec.expected_outputs)} outputs are expected and at most {PATTERNS_MAX} can be "
+            "stated: use a pattern",
+        )
+    for pattern in spec.expected_outputs:
+        _check_text(pattern, "an expected output")
+        check_pattern(pattern, "expected output")
+    if spec.output_uri is not None:
+        _check_text(spec.output_uri, "the output address")
+        parse_destination(spec.output_uri)
 
 
 def _check_priority(priority: int) -> None:

@@ -56,6 +56,7 @@ class Reason(StrEnum):
     VERIFY_FAILED = "verify_failed"
     LAUNCH_FAILED = "launch_failed"
     INPUT_UNAVAILABLE = "input_unavailable"
+    DECLARED_OUTPUT_MISSING = "declared_output_missing"
     CANCELLED = "cancelled"
     CANCELLED_BY_USER = "cancelled_by_user"
     LEASE_EXPIRED = "lease_expired"
@@ -63,3 +64,11 @@ class Reason(StrEnum):
     SUPERVISOR_DIED = "supervisor_died"
     MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"
     HOST_UNABLE = "host_unable"
+
+
+class WarningCode(StrEnum):
+    """What did not go well of an epoch, and changes nothing of its outcome."""
+
+    OUTPUT_LEFT_OUT = "output_left_out"
+    OUTPUT_UNDELIVERED = "output_undelivered"
+    OUTPUT_URI_FAILED = "output_uri_failed"

@@ -1,44 +1,31 @@
-"""What a job leaves: files below its epoch's own keys, committed by one manifest.
-
-A download is checked against the manifest's sizes and digests before it gets its name.
-"""
+"""What a job leaves: files below its epoch's own keys, committed by one manifest."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from stado.core import keys
-from stado.core.documents import parse
+from stado.core.output_paths import RECORDINGS_FOLDER, OutputPattern, is_recording
 from stado.core.records import LogAccount, Manifest, OutputFile
-from stado.errors import (
-    Ambiguous,
-    Conflict,
-    Denied,
-    Misconfigured,
-    NotFound,
-    Refused,
-    StoreError,
-    Unavailable,
-    Unreadable,
-)
-from stado.jobs.folders import make_folder, remove_folder, walk_files
-from stado.jobs.job_log import copy_log
+from stado.core.states import State
+from stado.errors import Refused, StoreError
+from stado.jobs.folders import walk_files
 from stado.jobs.repository import Repository
 
-_PARALLEL_TRANSFERS = 4
+SMALL_TRANSFERS = 16
+LARGE_TRANSFERS = 2
+LARGE_BYTES = 16 * 1024 * 1024
+"""From here on a file is transferred in pieces at once (`stado.storage`), each of which takes
+memory and a connection."""
+
+RECORDINGS_DROPPED = "recordings of a cancelled job are dropped"
 _NAME_BYTES_MAX = 255
 _PATH_BYTES_MAX = 4095
 """What Linux takes (NAME_MAX; PATH_MAX without its last zero)."""
-
-MANIFEST_NAME = "manifest.json"
-LOG_NAME = "log.txt"
-_OWN_MANIFEST = re.compile(rf"(stado\.)*{re.escape(MANIFEST_NAME)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +59,22 @@ def local_files(folder: Path) -> LocalFiles:
     return LocalFiles(sorted(files), sorted(skipped))
 
 
+def missing_outputs(folder: Path, patterns: Sequence[str]) -> list[str]:
+    """Those of the patterns that name no file which could be delivered, each with what is there
+    instead."""
+    if not patterns:
+        return []
+    found = local_files(folder)
+    readable = [path for path in found.files if os.access(folder / path, os.R_OK)]
+    missing = []
+    for pattern in map(OutputPattern, patterns):
+        if not any(map(pattern.matches, readable)):
+            skipped = (line for line in found.skipped if pattern.matches(line.partition(": ")[0]))
+            why = next(skipped, None)
+            missing.append(f"{pattern.text!r}" + (f" ({why})" if why else ""))
+    return missing
+
+
 class OutputPublisher:
     """One epoch's output, published in as many calls as the store makes necessary: what a call
     has uploaded, the next one does not upload again unless the file has changed since."""
@@ -85,18 +88,22 @@ class OutputPublisher:
         """By path, size and mtime in ns."""
         self._store_failed = False
 
-    def publish(self, *, partial: bool, log: LogAccount | None = None) -> Manifest | None:
+    def publish(
+        self, *, partial: bool, log: LogAccount | None = None, recordings: bool = True
+    ) -> Manifest | None:
         """Uploads what the folder holds, then commits it by the manifest; None when it is empty
-        and nothing of the log was dropped either.
+        and nothing of the log was dropped either. Without `recordings` these are left out.
 
         A file that cannot be read is left out and named: it is the user's, and the rest is
         wanted. An error of the store is raised, and the call may be repeated. A crash between
         leaves files without a manifest: nobody sees them."""
         found = local_files(self._folder)
+        if not recordings:
+            found = _without_recordings(found)
         if not found.files and not found.skipped and (log is None or not log.dropped):
             return None
         self._store_failed = False
-        taken = self._repo.tasks.map(self._take, found.files, limit=_PARALLEL_TRANSFERS)
+        taken = self._take_all(found.files)
         manifest = Manifest(
             job_id=self._job_id,
             epoch=self._epoch,
@@ -108,6 +115,17 @@ class OutputPublisher:
         key = keys.output_manifest(self._job_id, self._epoch)
         self._repo.store.put(key, manifest.encode())
         return manifest
+
+    def _take_all(self, paths: list[str]) -> list[OutputFile | str]:
+        """In the order of the paths. Large files, of which each is transferred in parts, by
+        twos."""
+        sizes = {path: _size_of(self._folder / path) for path in paths}
+        small = [path for path in paths if sizes[path] < LARGE_BYTES]
+        large = [path for path in paths if sizes[path] >= LARGE_BYTES]
+        tasks = self._repo.tasks
+        taken = dict(zip(small, tasks.map(self._take, small, limit=SMALL_TRANSFERS), strict=True))
+        taken |= zip(large, tasks.map(self._take, large, limit=LARGE_TRANSFERS), strict=True)
+        return [taken[path] for path in paths]
 
     def _take(self, path: str) -> OutputFile | str:
         """The uploaded file, or why it is left out. Once the store has failed, which ends the
@@ -158,69 +176,16 @@ def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manif
     return newest
 
 
-def download(
-    repo: Repository, *, job_id: str, epoch: int, folder: Path, partial: bool = False
-) -> Manifest:
-    """Fetches the files, the log and the manifest of a job into a folder. What the manifest says
-    of the log is what is in that log. `partial` is for a job that left no manifest: whether it
-    did not succeed.
-
-    The folder is made; one that holds anything but an earlier download of this job is refused,
-    and nothing is changed. Each file gets its name only when its digest is right. Raises
-    `Refused`, `Conflict` (a file is not what the manifest says). A crash leaves a folder
-    `.stado-<token>` in there, which anybody may remove."""
+def find_present_manifest(
+    repo: Repository, job_id: str, epoch: int, state: State
+) -> Manifest | None:
+    """What a job left, as people are shown it: of one that was cancelled without recordings, also
+    where an earlier epoch had delivered some."""
     manifest = newest_manifest(repo, job_id, up_to_epoch=epoch)
-    if manifest is None:
-        manifest = Manifest(job_id=job_id, epoch=epoch, partial=partial, files=[])
-    check_folder(folder, job_id)
-    targets = safe_targets(folder, [file.path for file in manifest.files])
-    make_folder(folder)
-    with _temporary_folder(repo, folder) as temporary:
-        own = temporary / "own"
-        own.write_bytes(manifest.encode())
-        os.replace(own, folder / _own_name(MANIFEST_NAME, manifest))
-
-        _fetch_files(repo, manifest.files, temporary, targets)
-        account = _fetch_log(repo, job_id, epoch, own)
-        os.replace(own, folder / _own_name(LOG_NAME, manifest))
-        manifest = manifest.evolve(log=account)
-        own.write_bytes(manifest.encode())
-        os.replace(own, folder / _own_name(MANIFEST_NAME, manifest))
-    return manifest
-
-
-def check_folder(folder: Path, job_id: str) -> None:
-    """Raises `Refused` unless the folder is absent, empty, or an earlier download of the job."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
-    names = sorted(os.listdir(folder))
-    if names and not _holds_download_of(folder, job_id):
-        raise Refused(
-            "results_folder_not_empty",
-            f"{folder} holds other files ({names[0]!r}, {len(names)} in all): "
-            "name a new or an empty folder",
-        )
-
-
-def _holds_download_of(folder: Path, job_id: str) -> bool:
-    for name in filter(_OWN_MANIFEST.fullmatch, os.listdir(folder)):
-        try:
-            manifest = parse(Manifest, name, (folder / name).read_bytes())
-        except (OSError, Unreadable):
-            continue
-        if manifest.job_id == job_id:
-            return True
-    return False
-
-
-def _own_name(name: str, manifest: Manifest) -> str:
-    """Our own files step aside for a job's output of the same name."""
-    taken = {PurePosixPath(file.path).parts[0] for file in manifest.files}
-    while name in taken:
-        name = f"stado.{name}"
-    return name
+    if manifest is None or state is not State.CANCELLED:
+        return manifest
+    kept = [file for file in manifest.files if not is_recording(file.path)]
+    return manifest.evolve(files=kept)
 
 
 def safe_targets(folder: Path, paths: Sequence[str]) -> dict[str, Path]:
@@ -267,56 +232,27 @@ def _check_length(target: Path, path: str) -> None:
         )
 
 
-@contextmanager
-def _temporary_folder(repo: Repository, folder: Path) -> Iterator[Path]:
-    """A place for half files, under names that no output can have and every system can hold."""
-    temporary = folder / f".stado-{repo.entropy.token()}"
-    temporary.mkdir()
+def _without_recordings(found: LocalFiles) -> LocalFiles:
+    """How many there were is told, not which."""
+    files = [path for path in found.files if not is_recording(path)]
+    skipped = [line for line in found.skipped if not is_recording(line)]
+    dropped = len(found.files) - len(files)
+    if dropped:
+        skipped.append(f"{RECORDINGS_FOLDER}/: {dropped} of its files: {RECORDINGS_DROPPED}")
+    return LocalFiles(files, sorted(skipped))
+
+
+def left_out(skipped: Iterable[str]) -> list[str]:
+    """Of what a manifest says that it lacks, what somebody may miss."""
+    return [line for line in skipped if not line.endswith(RECORDINGS_DROPPED)]
+
+
+def _size_of(path: Path) -> int:
+    """0 for what is gone by now: whoever takes it finds out."""
     try:
-        yield temporary
-    finally:
-        remove_folder(temporary)
-
-
-def _fetch_files(
-    repo: Repository, files: list[OutputFile], temporary: Path, targets: dict[str, Path]
-) -> None:
-    """Once the store or the disk has failed, which ends the call, nothing more is begun: each
-    file would wait for it as long. A file that is missing or damaged costs none of the others."""
-    failed = False
-
-    def fetch(numbered: tuple[int, OutputFile]) -> None:
-        nonlocal failed
-        number, file = numbered
-        if failed:
-            return
-        try:
-            _fetch(repo, file, temporary / str(number), targets[file.path])
-        except (Unavailable, Ambiguous, Denied, Misconfigured, OSError):
-            failed = True
-            raise
-
-    repo.tasks.map(fetch, enumerate(files), limit=_PARALLEL_TRANSFERS)
-
-
-def _fetch(repo: Repository, file: OutputFile, temporary: Path, target: Path) -> None:
-    try:
-        digest = repo.store.download(file.key, temporary)
-    except NotFound:
-        raise Conflict(file.key, f"{file.path} is missing, though the manifest names it") from None
-    if (digest.size, digest.sha256) != (file.size, file.sha256):
-        raise Conflict(
-            file.key,
-            f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
-            f"the manifest says {file.size}, {file.sha256}",
-        )
-    make_folder(target.parent)
-    os.replace(temporary, target)
-
-
-def _fetch_log(repo: Repository, job_id: str, epoch: int, target: Path) -> LogAccount:
-    with target.open("wb") as file:
-        return copy_log(repo, job_id, epoch, file)
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _as_text(name: str) -> str:
@@ -328,4 +264,4 @@ def _is_text(name: str) -> bool:
         name.encode()
     except UnicodeEncodeError:
         return False
-    return "\n" not in name
+    return True

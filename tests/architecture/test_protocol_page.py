@@ -45,6 +45,7 @@ _SAMPLES = {
     "state": "running",
     "inverted ms:15": "999999999999996",
     "said": "paused",
+    "place": "models/night",
 }
 """What stands for each placeholder of a key."""
 
@@ -64,6 +65,7 @@ _ARGUMENTS: Mapping[str, Any] = {
     "path": _SAMPLES["path"],
     "at_ms": 3,
     "paused": True,
+    "place": _SAMPLES["place"],
 }
 
 _NO_KEYS = {"component", "job_of_record"}

@@ -244,7 +244,8 @@ MEMORY_MAX = 300 * 1000 * 1000
 MANY_FILES = """
 import sys
 from pathlib import Path
-from stado.jobs.outputs import OutputPublisher, download
+from stado.jobs.downloads import download
+from stado.jobs.outputs import OutputPublisher
 from tests.cli.conftest import make_world
 
 def peak_bytes():
@@ -257,7 +258,7 @@ world = make_world(Path(sys.argv[1]))
 publisher = OutputPublisher(world.repo, job_id="a" * 16, epoch=1, folder=Path(sys.argv[2]))
 manifest = publisher.publish(partial=False)
 uploader = peak_bytes()
-fetched = download(world.repo, job_id="a" * 16, epoch=1, folder=Path(sys.argv[3]))
+fetched = download(world.repo, job_id="a" * 16, epoch=1, folder=Path(sys.argv[3])).manifest
 both = peak_bytes()
 assert fetched.files == manifest.files
 print(len(manifest.files), uploader, both)
@@ -302,20 +303,27 @@ def test_a_job_that_printed_nothing_has_no_log(
     assert told.startswith(f"{job_id}: 0 files, 0 bytes, and no log; the job is still queued")
 
 
-def test_downloading_again_replaces_what_was_downloaded_and_nothing_else(
+def test_downloading_again_replaces_nothing_that_somebody_changed(
     stado: Program, world: World, tmp_path: Path
 ) -> None:
+    """R200"""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     leave(world, job_id, tmp_path, {"a": b"data"})
     world.log(job_id, b"line\n")
     world.complete(job_id)
     out = tmp_path / "out"
     stado.ok("results", job_id, str(out))
-    for name in ("a", "log.txt", "mine"):
+    for name in ("log.txt", "mine"):
         (out / name).write_text("mine")
     stado.ok("results", job_id, str(out))
     contents = [(out / name).read_text() for name in ("a", "log.txt", "mine")]
     assert contents == ["data", "line\n", "mine"]
+    (out / "a").write_text("mine")
+    assert stado.refused("results", job_id, str(out)) == (
+        f"{out / 'a'}: not as the job left it, and would be replaced: move it away, or name "
+        "another folder"
+    )
+    assert (out / "a").read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_made_is_refused(stado: Program, world: World) -> None:

@@ -62,7 +62,8 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--pre-command", "make", "--strict-shell"),
-        *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited", "run"),
+        *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
+        *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x", "run"),
     )
     found = find_job(world.repo, job_id)
     assert found is not None
@@ -78,6 +79,8 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "priority": 7,
         "deadline_at": "2100-01-01T00:00:00Z",
         "max_lease_losses": -1,
+        "expected_outputs": ["a", "b/*"],
+        "output_uri": "stado://x",
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from stado.core import keys
 from stado.core.spec import Spec
 from stado.core.states import State
-from stado.jobs.outputs import download
+from stado.jobs.downloads import download
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet
 
@@ -63,7 +63,7 @@ def test_outputs_log_and_manifest_come_back_as_they_were_left(
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     target = tmp_path / "results"
-    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=target)
+    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=target).manifest
     assert {file.path: (file.size, file.sha256) for file in manifest.files} == {
         "deep/er/payload.bin": (len(payload), hashlib.sha256(payload).hexdigest()),
         "spa ce ü.txt": (3, hashlib.sha256("ü\n".encode()).hexdigest()),
@@ -84,7 +84,7 @@ def test_a_failed_job_leaves_its_log_and_its_files(make_fleet: MakeFleet, tmp_pa
     submission = fleet.submit("echo a > $STADO_OUTPUT_DIR/a; echo oh no >&2; exit 7")
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.FAILED}
-    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results")
+    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results").manifest
     assert manifest.partial
     assert (tmp_path / "results" / "a").read_text() == "a\n"
     assert (tmp_path / "results" / "log.txt").read_text() == "oh no\n"

@@ -15,7 +15,7 @@ from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State
 from stado.jobs.changes import cancel, pause_queue, resume_queue
-from stado.jobs.outputs import download
+from stado.jobs.downloads import download
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet, wait_for
 from tests.jobs.world import stored_log
@@ -105,7 +105,7 @@ def test_an_output_that_cannot_be_read_costs_itself_and_nothing_else(
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.COMPLETED}
     assert trace.read_text() == "ran\n"
-    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results")
+    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results").manifest
     assert [file.path for file in manifest.files] == ["good"]
     assert manifest.skipped == ["link: not a regular file", "pipe: not a regular file"]
 

@@ -24,6 +24,7 @@ from stado.core.records import (
     Holder,
     LateResult,
     Manifest,
+    OutputCopy,
     Record,
     RunRecord,
 )
@@ -99,7 +100,9 @@ def _of_plain_type(kind: type) -> st.SearchStrategy[Any]:
     return plain[kind]
 
 
-def _within(kind: type, limits: msgspec.Meta) -> st.SearchStrategy[Any]:
+def _within(kind: Any, limits: msgspec.Meta) -> st.SearchStrategy[Any]:
+    if limits.max_length is not None:  # far above what is drawn
+        return _of_type(kind)
     if limits.pattern is not None and "^\\0" not in limits.pattern:
         return st.from_regex(limits.pattern, fullmatch=True)
     if limits.pattern is not None:  # a folder, or any text
@@ -162,6 +165,13 @@ def manifests(draw: st.DrawFn) -> Manifest:
 
 
 @st.composite
+def output_copies(draw: st.DrawFn) -> OutputCopy:
+    copy: OutputCopy = draw(parts(OutputCopy)).evolve(job_id=draw(job_ids))
+    files = [file.evolve(key=keys.copied_file(copy.job_id, file.path)) for file in copy.files]
+    return copy.evolve(files=files)
+
+
+@st.composite
 def checkpoints(draw: st.DrawFn) -> Checkpoint:
     found: Checkpoint = draw(parts(Checkpoint)).evolve(job_id=draw(job_ids))
     files = [
@@ -188,6 +198,7 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     EndCell: end_cells,
     RunRecord: run_records,
     Manifest: manifests,
+    OutputCopy: output_copies,
     Checkpoint: checkpoints,
     LateResult: late_results,
 }

@@ -16,8 +16,9 @@ from stado.core.records import Checkpoint, CheckpointFile, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, StadoError
 from stado.jobs import checkpoints
+from stado.jobs.downloads import download
 from stado.jobs.folders import remove_folder
-from stado.jobs.outputs import download, publish, safe_target
+from stado.jobs.outputs import publish, safe_target
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.hostile.search import examples

@@ -295,7 +295,7 @@ class RecordedScene(Scene):
     """Whose supervisors' requests are noted."""
 
     def __init__(self, folder: Path, requests: set[Request]) -> None:
-        super().__init__(folder, Spec(command="", verify="check"))
+        super().__init__(folder, Spec(command="", verify="check", output_uri="stado://copies"))
         self._recorded = requests
         self.script(Script(seconds=50, files=_FILES))
         self.script(Script(seconds=5), "check")

@@ -31,6 +31,7 @@ KEYS = (
     keys.log_segment(JOB, 1, 0),
     keys.checkpoint_part(JOB, 1, 1, 0),
     keys.output_file(JOB, 1, "result"),
+    keys.published("models") + keys.copied_file(JOB, "result"),
     keys.capacity("one"),
     keys.COORDINATOR_LEASE,
     keys.PROOF,

@@ -1,0 +1,98 @@
+"""The result of a job: the JSON that it left as `result.json` at the top of its output folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from stado.core.output_paths import RESULT_NAME
+from stado.core.records import OutputFile, Record
+from stado.core.states import State
+from stado.errors import Conflict, Refused
+from stado.jobs.outputs import find_present_manifest
+from stado.jobs.repository import Repository
+
+RESULT_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """`text` is the JSON as the job wrote it, `value` what it says."""
+
+    text: str
+    value: Any
+
+
+def read_result(repo: Repository, record: Record) -> JobResult:
+    """Raises `Refused` when the job has not completed, left no result, or one that is none (too
+    large, not JSON), and `Conflict` when the stored one is not what the job left. Up to an epoch's
+    number of reads, and one."""
+    _check_completed(record)
+    file = _find_file(repo, record)
+    if file is None:
+        raise Refused(
+            "result_missing",
+            f"job {record.id} left no {RESULT_NAME} at the top of its output folder: it has no "
+            f"result; `stado outputs {record.id}` lists what it left",
+        )
+    if file.size > RESULT_BYTES_MAX:
+        raise _no_result(record, f"has {file.size:,} bytes and at most {RESULT_BYTES_MAX:,} count")
+    data = repo.store.get(file.key).data
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise Conflict(file.key, f"{file.path} is not what its manifest says")
+    return _parsed(record, data)
+
+
+def _check_completed(record: Record) -> None:
+    if not record.state.at_rest:
+        raise Refused(
+            "result_not_yet",
+            f"job {record.id} is {record.state.value}: it has no result yet; "
+            f"`stado job watch {record.id} --follow` waits for its end",
+        )
+    if record.state is not State.COMPLETED:
+        reason = record.ending.reason if record.ending is not None else None
+        why = f" ({reason.value})" if reason is not None else ""
+        raise Refused(
+            "result_of_no_success",
+            f"job {record.id} is {record.state.value}{why}: only a completed job has a result; "
+            f"`stado results {record.id} DIR` fetches what it left",
+        )
+
+
+def _find_file(repo: Repository, record: Record) -> OutputFile | None:
+    manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
+    files = manifest.files if manifest is not None else []
+    return next((file for file in files if file.path == RESULT_NAME), None)
+
+
+def _parsed(record: Record, data: bytes) -> JobResult:
+    try:
+        text = data.decode()
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise _no_result(record, "is no JSON: too many brackets within each other") from None
+    except ValueError as error:
+        raise _no_result(record, f"is no JSON: {error}") from None
+    return JobResult(text, value)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it says {name}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"no number is as large as {text[:40]}")
+    return number
+
+
+def _no_result(record: Record, why: str) -> Refused:
+    return Refused(
+        "result_invalid",
+        f"{RESULT_NAME} of job {record.id} {why}; `stado results {record.id} DIR` fetches it",
+    )
