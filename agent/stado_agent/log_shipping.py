@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stado.core.records import LogAccount
 from stado.errors import Ambiguous, Exists
+from stado.jobs.followers import FollowerSight
 from stado.jobs.logs import (
     SegmentPlace,
     delete_segment,
@@ -23,9 +24,16 @@ from stado.jobs.repository import Repository
 from stado_agent.log_spool import LogLimit, LogSpool, Piece
 
 _INTERVAL_SECONDS_MIN = 1.0
+_FOLLOWED_SECONDS = 2.0
+"""Between segments that somebody waits for."""
+
 _INTERVAL_SECONDS_MAX = 60.0
-_INTERVAL_SHARE = 1 / 100
-"""Of the job's age: a log of a week is some ten thousand segments, one of a minute is prompt."""
+_INTERVAL_SHARE = 1 / 10
+"""Of the job's age, where nobody follows: its first seconds are prompt, its first hour costs about
+a hundred segments."""
+
+_FULL_SECONDS = 10.0
+"""Between full segments: little is lost with a host."""
 
 _SEGMENTS_A_TURN = 8
 
@@ -64,6 +72,7 @@ class LogShipper:
         """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
         then the store is asked what it has."""
         self._began = self._shipped_at = repo.clock.monotonic()
+        self._followers = FollowerSight(repo, of.job_id)
 
     @property
     def of(self) -> LogEpoch:
@@ -86,23 +95,30 @@ class LogShipper:
             self._move_to(end, torn=False)
 
     def ship_when_due(self) -> bool:
-        """Ships whole lines if the last segment is old enough, or enough has come. Whether
-        anything was shipped."""
+        """Ships whole lines if the last segment is old enough, enough has come, or somebody
+        follows. Whether anything was shipped."""
         now = self._repo.clock.monotonic()
         waiting = self._spool.waiting_behind(self._position)
-        if not waiting:
-            return False
-        age = (now - self._began) * _INTERVAL_SHARE
-        interval = max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, age))
-        if waiting >= self._limit.piece_bytes:
-            interval = _INTERVAL_SECONDS_MIN
-        if now - self._shipped_at < interval:
+        least = self._least_worth_a_segment(now) if waiting else None
+        if least is None or waiting < least:
             return False
         self._shipped_at = now
         shipped = 0
-        while shipped < _SEGMENTS_A_TURN and self._ship_one(final=False):
+        while shipped < _SEGMENTS_A_TURN and waiting >= least and self._ship_one(final=False):
             shipped += 1
+            waiting = self._spool.waiting_behind(self._position)
         return shipped > 0
+
+    def _least_worth_a_segment(self, now: float) -> int | None:
+        """Bytes; None: it is too early for any. Asks for followers only where that makes a
+        difference: a silent job asks for nothing."""
+        passed = now - self._shipped_at
+        share = (now - self._began) * _INTERVAL_SHARE
+        if passed >= max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, share)):
+            return 1
+        if passed >= _FOLLOWED_SECONDS and self._followers.anybody():
+            return 1
+        return self._limit.piece_bytes if passed >= _FULL_SECONDS else None
 
     def ship_rest(self) -> LogAccount:
         """Ships all that is kept, and says what became of everything that was printed."""

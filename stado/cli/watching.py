@@ -16,6 +16,7 @@ from stado.cli.following import Patience
 from stado.cli.outcomes import outcome_line
 from stado.core.states import State
 from stado.errors import Unreadable
+from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
 from stado.jobs.logs import Gap
 from stado.jobs.sight import JobSight, Pace, present_record
@@ -73,6 +74,7 @@ class _Following:
         self._printer = printer
         self._patience = patience
         self._told: State | None = None
+        self._note = FollowerNote(repo, sight.record.id)
 
     def to_the_end(self) -> int:
         pace = Pace(
@@ -85,6 +87,8 @@ class _Following:
             record = self._sight.record
             self._patience.call(partial(self._printer.print_before, record.epoch))
             self._tell_wait(record)
+            if record.state is State.RUNNING:
+                self._note.renew_when_due()
             came = record.state is not State.QUEUED and self._print(record)
             if record.state.at_rest:
                 self._printer.end_line()

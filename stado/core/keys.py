@@ -110,6 +110,10 @@ def late(job_id: str, epoch: int) -> str:
     return f"status/{job_id}/late/{epoch}.json"
 
 
+def follow_note(job_id: str) -> str:
+    return f"status/{job_id}/watch"
+
+
 def log_folder(job_id: str) -> str:
     return f"status/{job_id}/log/"
 

@@ -360,6 +360,14 @@ class CoordinatorLease(Document, frozen=True, kw_only=True):
     released: bool = False
 
 
+class FollowNote(Document, frozen=True, kw_only=True):
+    """`status/<id>/watch`: somebody follows the log. Only that it changes says anything."""
+
+    nonce: str
+    """New at each write."""
+    at: Instant
+
+
 class OutputFile(Part, frozen=True, kw_only=True):
     """A file of an epoch's output."""
 

@@ -18,6 +18,7 @@ from stado.jobs.changes import cancel, rerun
 from stado.jobs.deployments import read_deployment
 from stado.jobs.endings import ask_cancel, give_verdict, settle
 from stado.jobs.finding import find_job
+from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.life import LifeSigns
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
@@ -54,6 +55,7 @@ def requests_of_submitters() -> set[Request]:
     job = world.submit()
     rerun(repo, job, run_id=None, submitter="ada")
     cancel(repo, job, by="ada")
+    _follow(world, repo, job)
     _cancel_of_a_silent_holder(world, repo)
     _look_for_what_was_lost(world, repo)
     return requests
@@ -237,6 +239,13 @@ def _let_pass(world: World, tick: Tick) -> None:
         world.clock.sleep(TICK)
 
 
+def _follow(world: World, repo: Repository, job: str) -> None:
+    note = FollowerNote(repo, job)
+    for _ in range(2):
+        note.renew_when_due()
+        world.clock.sleep(RENEWAL_SECONDS)
+
+
 def _cancel_of_a_silent_holder(world: World, repo: Repository) -> None:
     """As the command line does: it asks, waits, and judges."""
     job = world.submit()
@@ -356,6 +365,14 @@ def _is_sealed_and_cancelled(scene: RecordedScene) -> None:
     scene.run(scene.claim())
 
 
+def _is_followed(scene: RecordedScene) -> None:
+    """It is old enough to print more often than is shipped without."""
+    FollowerNote(scene.world.repo, scene.job).renew_when_due()
+    for second in range(25, 45):
+        scene.clock.at(second, lambda: scene.processes.executions[0].process.print(b"y\n"))
+    scene.run(scene.claim())
+
+
 def _prints_more_than_is_kept(scene: RecordedScene) -> None:
     scene.log_limit = LogLimit(16_000)
     claimed = scene.claim()
@@ -372,5 +389,6 @@ _LIVES: tuple[Callable[[RecordedScene], None], ...] = (
     _is_adopted,
     _is_late,
     _is_sealed_and_cancelled,
+    _is_followed,
     _prints_more_than_is_kept,
 )
