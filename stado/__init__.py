@@ -6,6 +6,23 @@ Programs that submit: `submit`, `job`, `batch`. Programs that run as jobs: `chec
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than all of this
 if TYPE_CHECKING:
+    from stado.api import (
+        Job,
+        JobOptions,
+        Status,
+        batch,
+        job,
+        submit,
+    )
+    from stado.errors import (
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobTimedOut,
+        NotFinished,
+        Refused,
+        StadoError,
+    )
     from stado.in_job import (
         Checkpoint,
         checkpoint,
@@ -18,22 +35,48 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Checkpoint": "in_job",
+    "Job": "api",
+    "JobCancelled": "errors",
+    "JobError": "errors",
+    "JobFailed": "errors",
+    "JobOptions": "api",
+    "JobTimedOut": "errors",
+    "NotFinished": "errors",
+    "Refused": "errors",
+    "StadoError": "errors",
+    "Status": "api",
+    "batch": "api",
     "checkpoint": "in_job",
+    "job": "api",
     "latest_checkpoint": "in_job",
     "metrics": "in_job",
     "progress": "in_job",
     "refuse": "in_job",
     "result": "in_job",
+    "submit": "api",
 }
 
 __all__ = [
     "Checkpoint",
+    "Job",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobOptions",
+    "JobTimedOut",
+    "NotFinished",
+    "Refused",
+    "StadoError",
+    "Status",
+    "batch",
     "checkpoint",
+    "job",
     "latest_checkpoint",
     "metrics",
     "progress",
     "refuse",
     "result",
+    "submit",
 ]
 
 

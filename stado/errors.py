@@ -73,5 +73,41 @@ class Refused(StadoError):
         self.text = text
 
 
+class JobError(StadoError):
+    """A job has no result to give. `reason` (a word) and `detail` (a sentence) say why, as far as
+    anybody does."""
+
+    def __init__(
+        self,
+        job_id: str,
+        text: str,
+        *,
+        reason: str | None = None,
+        detail: str | None = None,
+        exit_code: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.job_id = job_id
+        self.reason = reason
+        self.detail = detail
+        self.exit_code = exit_code
+
+
+class JobFailed(JobError):
+    """It ended, and not well."""
+
+
+class JobCancelled(JobError):
+    """Somebody cancelled it."""
+
+
+class JobTimedOut(JobError):
+    """It took longer than it was allowed to."""
+
+
+class NotFinished(JobError, TimeoutError):
+    """It has not ended yet, and was waited for as long as was asked."""
+
+
 class ChannelClosed(StadoError):
     """The other end of a channel between two of our processes is gone."""

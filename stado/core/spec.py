@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from stado.core.destinations import OutputUri, parse_destination
-from stado.core.documents import Instant, Part, Text, canonical
+from stado.core.documents import Instant, Part, Text, canonical, from_plain
 from stado.core.ids import is_run_id
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.errors import Refused
@@ -106,6 +107,19 @@ class Request(Part, frozen=True, kw_only=True):
         }
         stated = {"batch": self.batch, "commands": self.commands, "shared": shared}
         return hashlib.sha256(canonical(stated)).hexdigest()
+
+
+def checked_spec(**stated: Any) -> Spec:
+    """What all jobs have in common, from values of a program, which may be of any type. Raises
+    `Refused`, naming what cannot be."""
+    spec = Spec(command="", **stated)
+    try:
+        return from_plain(Spec, spec.plain())
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        with suppress(TypeError, AttributeError):  # it says more, where it is not the type
+            _check_shared(spec)
+        why = str(error).replace("`$.", "`")
+        raise Refused("option_invalid", f"what was asked for cannot be: {why}") from None
 
 
 def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:

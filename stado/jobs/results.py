@@ -17,6 +17,9 @@ from stado.jobs.repository import Repository
 
 RESULT_BYTES_MAX = 1024 * 1024
 
+RESULT_MISSING = "result_missing"
+"""The code of who asks for the result of a job that left none."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
@@ -34,7 +37,7 @@ def read_result(repo: Repository, record: Record) -> JobResult:
     file = _find_file(repo, record)
     if file is None:
         raise Refused(
-            "result_missing",
+            RESULT_MISSING,
             f"job {record.id} left no {RESULT_NAME} at the top of its output folder: it has no "
             f"result; `stado outputs {record.id}` lists what it left",
         )

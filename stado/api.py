@@ -1,0 +1,467 @@
+"""Jobs from Python: submitted, waited for, read; the same use cases as the command line's.
+
+A `Job` is a name and nothing else: it can be made anew from an id or a run id, sent to another
+process, or forgotten, and the job goes on. Each function takes `store`, `endpoint`, `region` and
+`context` as the command line does, and otherwise goes by the same variables and config file.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from stado import composition
+from stado.core import ids
+from stado.core.records import Record
+from stado.core.spec import Request, checked_spec, make_request
+from stado.core.states import State
+from stado.errors import JobCancelled, JobError, JobFailed, JobTimedOut, NotFinished, Refused
+from stado.jobs.changes import cancel
+from stado.jobs.downloads import download
+from stado.jobs.finding import find_job
+from stado.jobs.job_log import JobLog, LogPiece
+from stado.jobs.repository import Repository
+from stado.jobs.results import RESULT_MISSING, read_result
+from stado.jobs.sight import JobSight, Pace, Patience, present_record
+from stado.jobs.status import life_of
+from stado.jobs.submit import job_ids_of
+from stado.jobs.submit import submit as submit_request
+from stado.pinning import Submitter, Unpinned, pin
+from stado.settings import Settings, did_you_mean
+from stado.system.account import account_name
+
+log = logging.getLogger(__name__)
+
+_LOG_PAUSE_SECONDS = 1.0
+"""A log is shipped no more often."""
+
+_LOG_PAUSE_SECONDS_MAX = 3.0
+
+
+class JobOptions(TypedDict, total=False):
+    """What jobs are: the options of `stado submit`, under the same names."""
+
+    priority: int
+    cpu: float | None
+    memory_gb: float | None
+    deadline_at: datetime | None
+    max_lease_losses: int | Literal["unlimited"] | None
+    verify: str | None
+    host_dir: str | os.PathLike[str] | None
+    pre_command: str | None
+    strict_shell: bool
+    env: Mapping[str, str]
+    expect_output: Sequence[str]
+    output_uri: str | None
+
+
+_FIELDS: Mapping[str, str] = {"env": "environment", "expect_output": "expected_outputs"}
+"""Of options that are kept under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A job at the moment when it was looked at."""
+
+    state: str
+    """`queued`, `running`, `paused`, `completed`, `failed`, `cancelled` or `timed_out`."""
+    epoch: int
+    """How often it has been started anew, and one."""
+    at_rest: bool
+    """Whether nothing happens to it until somebody asks for it."""
+    phase: str | None = None
+    """What a running one is doing, by its worker's last beat: `running`, `uploading` …"""
+    progress: float | None = None
+    """From 0 to 1, as a running one reports it."""
+    progress_text: str | None = None
+    reason: str | None = None
+    """Why it ended as it did, or is queued again, in a word: `job_failed`, `lease_expired` …"""
+    detail: str | None = None
+    """The same in a sentence."""
+    exit_code: int | None = None
+    """Of its command; negative: the signal that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that was submitted. Two are equal when they name the same one."""
+
+    id: str
+    run_id: str
+    settings: Settings = field(repr=False)
+    """The store that it is in."""
+
+    def status(self) -> Status:
+        """The job as it is now."""
+        repo = _repository(self.settings)
+        return _status(repo, present_record(repo, self.id))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Returns once the job is at rest, however it ended. Raises `NotFinished` after `timeout`
+        seconds, and what the store raises when it has been away for minutes; the job goes on then,
+        and can be waited for again."""
+        repo = _repository(self.settings)
+        return _status(repo, self._wait(repo, timeout))
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the job wrote with `stado.result`, or as `result.json` into its output folder, once
+        it has completed; None when it left none. Waits as `wait` does.
+
+        Raises `JobFailed`, `JobCancelled` or `JobTimedOut`, each with `reason` and `detail`, for a
+        job that ended otherwise."""
+        repo = _repository(self.settings)
+        record = self._wait(repo, timeout)
+        _raise_unless_completed(record)
+        return _find_result(repo, record)
+
+    def logs(self, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """The lines that the job has printed, over all of its epochs; `tail`: the last so many.
+        `follow`: goes on until the job is at rest.
+
+        Where bytes were dropped and where an epoch begins, a line says so: `[stado: …]`."""
+        repo = _repository(self.settings)
+        record = present_record(repo, self.id)
+        whole = JobLog(repo, self.id, up_to_epoch=record.epoch, lines=tail)
+        return _lines(self._pieces(repo, JobSight(repo, record), whole, follow=follow))
+
+    def cancel(self) -> bool:
+        """Cancels the job: a queued one at once, a running one at its worker's next check-in, which
+        `wait` waits for. Whether there was anything to cancel: False for a job that had ended."""
+        answer = cancel(_repository(self.settings), self.id, by=account_name(os.environ))
+        return answer.cancelled_now or answer.asked is not None
+
+    def outputs(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Downloads what the job left, its log (`log.txt`) and manifest too, into a folder that is
+        new, empty, or holds a download of this job; the paths of its own files. Each is checked by
+        size and SHA-256. Raises `Refused` for a folder that holds anything else."""
+        repo, target = _repository(self.settings), Path(folder)
+        record = present_record(repo, self.id)
+        downloaded = download(
+            repo, job_id=self.id, epoch=record.epoch, folder=target, state=record.state
+        )
+        return [target / file.path for file in downloaded.files]
+
+    def _wait(self, repo: Repository, timeout: float | None) -> Record:
+        began = repo.clock.monotonic()
+        patience = self._patience(repo)
+        sight = JobSight(repo, patience.call(lambda: present_record(repo, self.id)))
+        pace = Pace(repo.clock)
+        while not sight.record.state.at_rest:
+            waited_seconds = repo.clock.monotonic() - began
+            left = math.inf if timeout is None else timeout - waited_seconds
+            if left <= 0:
+                raise NotFinished(
+                    self.id,
+                    f"job {self.id} is {sight.record.state.value} after {waited_seconds:.0f} s of "
+                    "waiting: it goes on, and can be waited for again",
+                )
+            pace.pause(seconds_max=left)
+            patience.call(sight.look)
+        return sight.record
+
+    def _pieces(
+        self, repo: Repository, sight: JobSight, whole: JobLog, *, follow: bool
+    ) -> Iterator[LogPiece]:
+        patience = self._patience(repo)
+        pace = Pace(repo.clock, seconds_min=_LOG_PAUSE_SECONDS, seconds_max=_LOG_PAUSE_SECONDS_MAX)
+        while True:
+            record = sight.record
+            for piece in _patiently(patience, whole, record):
+                pace.quicken()
+                yield piece
+            if record.state.at_rest or not follow:
+                return
+            pace.pause()
+            patience.call(sight.look)
+
+    def _patience(self, repo: Repository) -> Patience:
+        return Patience(repo.clock, meanwhile=f"job {self.id} goes on", tell=log.warning)
+
+
+@overload
+def submit(
+    command: str,
+    *,
+    run_id: str,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+    **options: Unpack[JobOptions],
+) -> Job: ...
+
+
+@overload
+def submit(
+    *,
+    commands: Sequence[str],
+    run_id: str,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+    **options: Unpack[JobOptions],
+) -> list[Job]: ...
+
+
+def submit(
+    command: str | None = None,
+    *,
+    commands: Sequence[str] | None = None,
+    run_id: str,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+    **options: Unpack[JobOptions],
+) -> Job | list[Job]:
+    """Queues a command, or a batch of them, which a worker gives to /bin/sh. Repeating it is safe:
+    the same run id with the same request answers the jobs that it made before.
+
+    Raises `Refused`, which names the value and the remedy, and what the store raises."""
+    if (command is None) == (commands is None):
+        raise TypeError("submit() takes a command, or commands=[…] for a batch of jobs")
+    batch = commands is not None
+    request, unpinned = _request([command] if command is not None else commands, options, batch)
+    settings = _settings(store, endpoint, region, context)
+    repo = _repository(settings)
+    pinned = pin(repo, request, unpinned, Submitter(job_named=_job_named, tell=_tell))
+    submission = submit_request(
+        repo, run_id=run_id, request=pinned, submitter=account_name(os.environ)
+    )
+    jobs = [Job(job_id, run_id, settings) for job_id in submission.job_ids]
+    return jobs if batch else jobs[0]
+
+
+def job(
+    name: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+) -> Job:
+    """The job of an id, or of a run id. Raises `Refused` when there is none, or a whole batch."""
+    jobs = batch(name, store=store, endpoint=endpoint, region=region, context=context)
+    if len(jobs) > 1:
+        raise Refused(
+            "job_not_single",
+            f"{name!r} names a batch of {len(jobs)} jobs: stado.batch({name!r}) gives them",
+        )
+    return jobs[0]
+
+
+def batch(
+    name: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+) -> list[Job]:
+    """All jobs of a run id, in the order of their commands. Raises `Refused` when there are
+    none."""
+    settings = _settings(store, endpoint, region, context)
+    run_id, job_ids = _named(_repository(settings), name)
+    return [Job(job_id, run_id, settings) for job_id in job_ids]
+
+
+# --- what is asked for ----------------------------------------------------------------------
+
+
+def _request(
+    commands: Sequence[str | None] | None, options: Mapping[str, Any], batch: bool
+) -> tuple[Request, Unpinned]:
+    """Raises `TypeError` for an option that there is not, `Refused` for a value that cannot be."""
+    known = JobOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"submit() has no option {name!r}{did_you_mean(name, known)}")
+    stated = {
+        _FIELDS.get(name, name): _plain(name, value)
+        for name, value in options.items()
+        if value is not None
+    }
+    unpinned_names = {one.name for one in fields(Unpinned)}
+    unpinned = {name: stated.pop(name) for name in unpinned_names & stated.keys()}
+    texts = [_command(command) for command in commands or ()]
+    return make_request(texts, checked_spec(**stated), batch=batch), Unpinned(**unpinned)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """As the command line has it, once it has read it."""
+    if name == "max_lease_losses" and value == "unlimited":
+        return -1
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def _command(command: object) -> str:
+    if not isinstance(command, str):
+        raise TypeError(f"a command is one string, as a shell takes it, not {command!r}")
+    return command
+
+
+def _tell(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
+
+
+# --- stores and names -----------------------------------------------------------------------
+
+_opened: dict[tuple[int, Settings], Repository] = {}
+"""By process: a connection must not be shared with one that was forked."""
+
+
+def _settings(
+    store: str | os.PathLike[str] | None,
+    endpoint: str | None,
+    region: str | None,
+    context: str | None,
+) -> Settings:
+    options = Settings(None if store is None else os.fspath(store), endpoint, region, context)
+    return composition.read_settings(options, os.environ, Path(os.path.expanduser("~")))
+
+
+def _repository(settings: Settings) -> Repository:
+    """Opened once, and kept: a handle shall cost nothing."""
+    key = (os.getpid(), settings)
+    if key not in _opened:
+        composition.log_nowhere()
+        _opened[key] = composition.open_repository(settings, composition.live_machine())
+    return _opened[key]
+
+
+def _named(repo: Repository, name: str) -> tuple[str, list[str]]:
+    """Run id and job ids."""
+    found = find_job(repo, name) if ids.is_job_id(name) else None
+    if found is not None:
+        return found.record.run_id, [found.record.id]
+    run = repo.find_run(name) if ids.is_run_id(name) else None
+    if run is not None:
+        return run.value.run_id, job_ids_of(run.value)
+    raise Refused(
+        "job_unknown", f"there is no job {name!r}, nor a run of that name, in {repo.store.address}"
+    )
+
+
+def _job_named(repo: Repository, name: str) -> str:
+    job_ids = _named(repo, name)[1]
+    if len(job_ids) > 1:
+        raise Refused("job_not_single", f"{name!r} names a batch of {len(job_ids)} jobs: name one")
+    return job_ids[0]
+
+
+# --- looking --------------------------------------------------------------------------------
+
+
+def _status(repo: Repository, record: Record) -> Status:
+    running = record.state is State.RUNNING
+    heartbeat = life_of(repo, record).heartbeat if running else None
+    progress = heartbeat.progress if heartbeat is not None else None
+    ending = None if running else record.ending
+    return Status(
+        state=record.state.value,
+        epoch=record.epoch,
+        at_rest=record.state.at_rest,
+        phase=heartbeat.phase.value if heartbeat is not None else None,
+        progress=progress.fraction if progress is not None else None,
+        progress_text=progress.text if progress is not None else None,
+        reason=ending.reason.value if ending is not None and ending.reason is not None else None,
+        detail=ending.detail if ending is not None else None,
+        exit_code=ending.exit_code if ending is not None else None,
+    )
+
+
+_ERRORS: Mapping[State, type[JobError]] = {
+    State.FAILED: JobFailed,
+    State.CANCELLED: JobCancelled,
+    State.TIMED_OUT: JobTimedOut,
+    State.PAUSED: NotFinished,
+}
+
+
+def _raise_unless_completed(record: Record) -> None:
+    kind = _ERRORS.get(record.state)
+    if kind is None:
+        return
+    ending = record.ending
+    raise kind(
+        record.id,
+        f"job {record.id} {record.state.value if ending is None else ending.told}",
+        reason=ending.reason.value if ending is not None and ending.reason is not None else None,
+        detail=ending.detail if ending is not None else None,
+        exit_code=ending.exit_code if ending is not None else None,
+    )
+
+
+def _find_result(repo: Repository, record: Record) -> Any:
+    """None where the job left none."""
+    try:
+        return read_result(repo, record).value
+    except Refused as error:
+        if error.code == RESULT_MISSING:
+            return None
+        raise
+
+
+# --- logs -----------------------------------------------------------------------------------
+
+
+def _patiently(patience: Patience, whole: JobLog, record: Record) -> Iterator[LogPiece]:
+    """What has come, piece by piece: a log can be large. One that raised is asked anew, and goes
+    on where it was."""
+    pieces: Iterator[LogPiece] | None = None
+
+    def following() -> LogPiece | None:
+        nonlocal pieces
+        if pieces is None:
+            pieces = whole.read_up_to(record.epoch, complete=record.state.at_rest)
+        try:
+            return next(pieces, None)
+        except BaseException:
+            pieces = None
+            raise
+
+    while (piece := patience.call(following)) is not None:
+        yield piece
+
+
+def _lines(pieces: Iterator[LogPiece]) -> Iterator[str]:
+    """Text, with a mark for what is none. A line ends with a line feed; half a line ends before
+    what is said by us."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    begun: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield from _completed(begun, decoder.decode(piece))
+            continue
+        yield from _rest(begun, decoder)
+        yield f"[stado: {piece.text}]"
+    yield from _rest(begun, decoder)
+
+
+def _completed(begun: list[str], text: str) -> Iterator[str]:
+    first, *others = text.split("\n")
+    begun.append(first)
+    for following in others:
+        line = "".join(begun)
+        begun[:] = [following]
+        yield line
+
+
+def _rest(begun: list[str], decoder: codecs.IncrementalDecoder) -> Iterator[str]:
+    line = "".join(begun) + decoder.decode(b"", final=True)
+    begun.clear()
+    if line:
+        yield line

@@ -1,0 +1,329 @@
+"""Jobs from Python: the same jobs as from the command line, waited for and read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stado as api
+from stado.api import _FIELDS, JobOptions, _repository
+from stado.cli.job_options import job_options
+from stado.core.records import Phase, Progress
+from stado.core.states import Reason, State, Verdict
+from stado.jobs.outputs import publish
+from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
+from stado.storage.observe import Operation
+from tests.cli.conftest import Program, World
+
+EXAMPLES: dict[str, tuple[Any, list[str]]] = {
+    "priority": (3, ["3"]),
+    "cpu": (2, ["2"]),
+    "memory_gb": (0.5, ["0.5"]),
+    "deadline_at": (datetime(2030, 1, 1, tzinfo=UTC), ["2030-01-01T00:00:00Z"]),
+    "max_lease_losses": ("unlimited", ["unlimited"]),
+    "verify": ("test -e model", ["test -e model"]),
+    "host_dir": (Path("/srv/data"), ["/srv/data"]),
+    "pre_command": ("pip list", ["pip list"]),
+    "strict_shell": (True, []),
+    "expect_output": (("model.npz", "plots/*.png"), ["model.npz", "plots/*.png"]),
+    "output_uri": ("stado://models", ["stado://models"]),
+    "env": ({"A": "1", "B": "x y"}, ["A=1", "B=x y"]),
+}
+"""A value of each option here, and what the command line has for it."""
+
+ELSEWHERE = {"env_file"}
+"""What Python has anyway: a file of variables is read into a dict."""
+
+
+def submitted(run_id: str = "x", **options: Any) -> api.Job:
+    return api.submit("run", run_id=run_id, **options)
+
+
+def in_a_moment(act: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(0.3, act)
+    timer.start()
+    return timer
+
+
+# Submitting
+
+
+def test_a_job_is_submitted_once_and_the_command_line_knows_it(
+    stado: Program, world: World
+) -> None:
+    """R116"""
+    job = submitted()
+    assert job == submitted() == api.job("x") == api.job(job.id)
+    assert stado.json("job", "show", job.id)["command"] == "run"
+    assert job.status() == api.Status(state="queued", epoch=1, at_rest=False)
+    with pytest.raises(api.Refused, match="run id x belongs to another request"):
+        api.submit("something else", run_id="x")
+
+
+def test_a_batch_is_a_list_of_jobs_in_order(stado: Program, world: World) -> None:
+    jobs = api.submit(commands=["one", "two", "three"], run_id="sweep", cpu=0.5)
+    assert [stado.json("job", "show", job.id)["command"] for job in jobs] == ["one", "two", "three"]
+    assert api.batch("sweep") == jobs
+    assert api.batch(jobs[1].id) == [jobs[1]]
+    assert len(api.submit(commands=["alone"], run_id="of-one")) == 1
+    with pytest.raises(api.Refused, match="names a batch of 3 jobs"):
+        api.job("sweep")
+
+
+def test_the_options_are_those_of_the_command_line_under_the_same_names() -> None:
+    options = {
+        max(option.opts, key=len).lstrip("-").replace("-", "_"): option.name
+        for option in job_options(lambda: None).__click_params__  # type: ignore[attr-defined]
+    }
+    assert set(options) - ELSEWHERE == set(JobOptions.__annotations__), (
+        "an option of `stado submit` is missing in JobOptions of stado/api.py, or the other way"
+    )
+    for name in JobOptions.__annotations__:
+        assert options[name] == _FIELDS.get(name, name)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_option_makes_the_same_request_as_on_the_command_line(
+    stado: Program, world: World, name: str
+) -> None:
+    value, texts = EXAMPLES[name]
+    option = f"--{name.replace('_', '-')}"
+    words = [word for text in texts for word in (option, text)] or [option]
+    job = submitted(**{name: value})
+    assert stado.ok("submit", "--run-id", "x", *words, "run") == job.id
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cpu": -1}, "cpu -1 must be a positive number of cores"),
+        ({"cpu": "4"}, "got `str` - at `cpu`"),
+        ({"env": {"STADO_X": "1"}}, "environment name STADO_X is reserved"),
+        ({"env": {"A": 1}}, "got `int` - at `environment"),
+        ({"deadline_at": datetime(2030, 1, 1)}, "timezone"),  # noqa: DTZ001 - that is the point
+        ({"host_dir": "here"}, "'here' is not absolute"),
+        ({"verify": object()}, "cannot be"),
+        ({"run_id": "last"}, "'last' cannot be used"),
+        ({"store": "/nowhere/at/all"}, "/nowhere/at/all"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_value_and_nothing_is_queued(
+    world: World, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(api.StadoError) as refused:
+        submitted(**options)
+    assert sentence in str(refused.value)
+    assert not list(world.repo.walk_records(State.QUEUED))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: submitted(memory=3), "no option 'memory'; did you mean 'memory_gb'?"),
+        (lambda: api.submit(run_id="x"), "a command, or commands="),  # type: ignore[call-overload]
+        (lambda: api.submit(["a", "b"], run_id="x"), "one string"),  # type: ignore[call-overload]
+        (lambda: api.submit("a"), "run_id"),  # type: ignore[call-overload]
+    ],
+)
+def test_a_call_that_python_would_not_take_is_a_type_error(
+    world: World, call: Callable[[], object], sentence: str
+) -> None:
+    with pytest.raises(TypeError, match=sentence.replace("?", r"\?")):
+        call()
+
+
+def test_a_name_that_nothing_has_is_refused(world: World) -> None:
+    for name in ("nothing", "a" * 16, "no name", ""):
+        with pytest.raises(api.Refused, match="there is no job"):
+            api.job(name)
+
+
+# Waiting
+
+
+def test_what_a_running_job_reports_is_in_its_status(world: World) -> None:
+    job = submitted()
+    progress = Progress(fraction=0.25, text="round 1")
+    world.beat(world.claim(job.id), Phase.RUNNING, progress=progress)
+    assert job.status() == api.Status(
+        state="running",
+        epoch=1,
+        at_rest=False,
+        phase="running",
+        progress=0.25,
+        progress_text="round 1",
+    )
+
+
+def test_waiting_ends_with_the_job_or_with_the_time(world: World) -> None:
+    """R116"""
+    job = submitted()
+    began = time.monotonic()
+    for wait in (job.wait, job.result):
+        with pytest.raises(TimeoutError, match=r"queued after \d s of waiting: it goes on") as late:
+            wait(timeout=0.05)
+        assert isinstance(late.value, api.NotFinished)
+        assert late.value.job_id == job.id
+    assert time.monotonic() - began < 30
+    timer = in_a_moment(lambda: world.complete(job.id))
+    assert job.wait(timeout=60).state == "completed"
+    timer.join()
+    assert job.wait(timeout=0).at_rest
+    assert job.result() is None
+
+
+def complete_with(world: World, job: api.Job, folder: Path, files: dict[str, bytes]) -> None:
+    claimed = world.claim(job.id)
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    publish(world.repo, job_id=job.id, epoch=1, folder=folder, partial=False)
+    world.end(claimed, Verdict.COMPLETED, exit_code=0, started_at=world.repo.now())
+
+
+def test_a_result_is_what_the_job_wrote(world: World, tmp_path: Path) -> None:
+    """R116: and its files come down, whole."""
+    job = submitted()
+    files = {"result.json": b'{"accuracy": 0.5}', "deep/model": b"weights"}
+    complete_with(world, job, tmp_path / "left", files)
+    assert job.result() == {"accuracy": 0.5}
+    paths = job.outputs(tmp_path / "got")
+    assert sorted(paths) == [tmp_path / "got" / name for name in ("deep/model", "result.json")]
+    assert (tmp_path / "got/deep/model").read_bytes() == b"weights"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").touch()
+    with pytest.raises(api.Refused, match="holds other files"):
+        job.outputs(tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "kind"),
+    [
+        (Verdict.FAILED, Reason.JOB_FAILED, api.JobFailed),
+        (Verdict.FAILED, Reason.JOB_REFUSED, api.JobFailed),
+        (Verdict.CANCELLED, Reason.CANCELLED, api.JobCancelled),
+        (Verdict.TIMED_OUT, None, api.JobTimedOut),
+    ],
+)
+def test_a_job_that_did_not_complete_has_no_result_and_says_why(
+    world: World, verdict: Verdict, reason: Reason | None, kind: type[api.JobError]
+) -> None:
+    """R81, R116"""
+    job = submitted()
+    world.end(world.claim(job.id), verdict, reason=reason, detail="for that", exit_code=3)
+    with pytest.raises(kind, match=f"job {job.id} {verdict.value}.*: for that") as error:
+        job.result()
+    told = error.value.job_id, error.value.detail, error.value.exit_code
+    assert told == (job.id, "for that", 3)
+    assert error.value.reason == (reason.value if reason else None)
+    assert job.wait() == job.status()
+    assert (job.status().reason, job.status().detail) == (error.value.reason, "for that")
+
+
+def test_a_cancel_tells_whether_there_was_anything_to_cancel(world: World) -> None:
+    job = submitted()
+    assert job.cancel()
+    assert not job.cancel()
+    with pytest.raises(api.JobCancelled):
+        job.result()
+    running = submitted("y")
+    world.claim(running.id)
+    assert running.cancel()
+    assert running.status().state == "running"
+
+
+# Logs
+
+
+def lose(world: World, job: api.Job) -> None:
+    world.end(world.claim(job.id), Verdict.LOST, reason=Reason.LEASE_EXPIRED, detail="not heard")
+
+
+def test_a_log_is_lines_over_all_epochs(world: World) -> None:
+    job = submitted()
+    assert list(job.logs()) == []
+    world.log(job.id, b"1\n\xe2\x82")
+    world.log(job.id, b"\xac\n\n\xffhalf", offset=4)
+    lose(world, job)
+    world.log(job.id, b"3\r4\r5\nlast", epoch=2)
+    announced = f"[stado: epoch 2 of job {job.id} begins: epoch 1 lost (lease_expired): not heard]"
+    lines = ["1", "\N{EURO SIGN}", "", "\N{REPLACEMENT CHARACTER}half", announced]
+    assert list(job.logs()) == [*lines, "3\r4\r5", "last"]
+    assert list(job.logs(tail=1)) == ["last"]
+    assert list(job.logs(tail=3)) == [*lines[3:], "3\r4\r5", "last"]
+    assert list(job.logs(tail=0)) == []
+
+
+def test_who_follows_gets_what_comes_until_the_end(world: World) -> None:
+    job = submitted()
+    lines = job.logs(follow=True)
+    first = world.claim(job.id)
+    world.log(job.id, b"begun\n")
+
+    def go_on() -> None:
+        world.log(job.id, b"lost\n", offset=6)
+        world.end(first, Verdict.LOST, reason=Reason.LEASE_EXPIRED)
+        world.log(job.id, b"again\n", epoch=2)
+        world.complete(job.id)
+
+    assert next(lines) == "begun"
+    timer = in_a_moment(go_on)
+    assert list(lines) == [
+        "lost",
+        f"[stado: epoch 2 of job {job.id} begins: epoch 1 lost (lease_expired)]",
+        "again",
+    ]
+    timer.join()
+
+
+def test_a_store_that_is_away_for_a_moment_costs_no_line_and_no_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = submitted()
+    world.log(job.id, b"one\n")
+    world.log(job.id, b"two\n", offset=4)
+    world.complete(job.id)
+    faults = ScriptedFaults()
+    away = FaultyStore(world.repo.store, world.repo.clock, faults)
+    repo = type(world.repo)(
+        away,
+        world.repo.deployment,
+        clock=world.repo.clock,
+        entropy=world.repo.entropy,
+        tasks=world.repo.tasks,
+    )
+    monkeypatch.setattr("stado.api._repository", lambda settings: repo)
+    lines = job.logs()
+    faults.add(Fault(FaultKind.UNAVAILABLE, Operation.GET))
+    assert list(lines) == ["one", "two"]
+    faults.add(Fault(FaultKind.UNAVAILABLE))
+    assert job.wait().state == "completed"
+    assert caplog.text.count("the store does not answer") == 2
+
+
+# Handles
+
+
+def state_in_another_process(job: api.Job) -> str:
+    return job.status().state
+
+
+def test_a_handle_goes_to_other_processes_forked_or_not(world: World) -> None:
+    job = submitted()
+    assert pickle.loads(pickle.dumps(job)) == job
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            assert pool.apply(state_in_another_process, (job,)) == "queued"
+
+
+def test_a_store_is_opened_once_for_many_jobs(world: World) -> None:
+    jobs = [submitted(f"run-{number}") for number in range(3)]
+    assert len({id(_repository(job.settings)) for job in jobs}) == 1
