@@ -217,6 +217,26 @@ def opener_of_destinations(settings: Settings, machine: Machine) -> Callable[[st
     return open_store
 
 
+def opener_of_buckets(settings: Settings, machine: Machine) -> Callable[[str], Store]:
+    """Opens other buckets, to read from them. One of the kind that our store is of is on the same
+    server; of another kind, where its SDK looks for it."""
+    from stado.storage.open import Scheme, open_store, parse_address
+
+    own = parse_address(store_of(settings)).scheme
+
+    def open_bucket(address: str) -> Store:
+        alike = parse_address(address).scheme is own and own is not Scheme.FILE
+        return open_store(
+            address,
+            endpoint=settings.endpoint if alike else None,
+            region=settings.region if alike else None,
+            conditional_delete=False,
+            **machine._asdict(),
+        )
+
+    return open_bucket
+
+
 def _is_folder(address: str | None) -> bool:
     """Whether an address says all that there is to say of a store: a bucket has an endpoint too,
     which the config file may state."""

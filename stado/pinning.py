@@ -7,13 +7,14 @@ once, before anything is queued.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stado.errors import Refused
 
 if TYPE_CHECKING:
+    from stado.core.inputs import Wanted
     from stado.core.spec import Request
     from stado.jobs.repository import Repository
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 class Unpinned:
     """What is named by words that can mean something else tomorrow. Empty: nothing is."""
 
+    input_artifacts: tuple[Wanted, ...] = ()
 
-PINNED_AS: Mapping[str, str] = {}
+
+PINNED_AS: Mapping[str, str] = {"input_artifacts": "inputs"}
 """The field of the spec that each field of `Unpinned` ends up in."""
 
 
@@ -47,13 +50,32 @@ def exact_job(repo: Repository, text: str) -> str:
 
 
 def pin(
-    repo: Repository,  # noqa: ARG001
+    repo: Repository,
     request: Request,
-    unpinned: Unpinned,  # noqa: ARG001
-    submitter: Submitter | None = None,  # noqa: ARG001
+    unpinned: Unpinned,
+    submitter: Submitter | None = None,
 ) -> Request:
     """The request with everything pinned to the content that it has now. What the jobs take along
     is in the store when this returns, and nothing is queued yet: an interruption leaves objects
     that nobody names. Without a `submitter` jobs are named by their ids, and nobody is told.
     Raises `Refused`, naming the words and the remedy."""
-    return request
+    submitter = submitter or Submitter(job_named=exact_job)
+    return _with_inputs(repo, request, unpinned.input_artifacts, submitter)
+
+
+def _with_inputs(
+    repo: Repository, request: Request, wanted: Sequence[Wanted], submitter: Submitter
+) -> Request:
+    """Ordered by name: how they were written makes no other request."""
+    if not wanted:
+        return request
+    from stado.core.spec import check_inputs
+    from stado.jobs.inputs import pin_input
+
+    def job_named(text: str) -> str:
+        return submitter.job_named(repo, text)
+
+    pinned = [pin_input(repo, one, job_named=job_named, tell=submitter.tell) for one in wanted]
+    inputs = sorted(pinned, key=lambda one: one.name)
+    check_inputs(inputs)
+    return request.evolve(shared=request.shared.evolve(inputs=inputs))

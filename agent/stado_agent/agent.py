@@ -23,7 +23,9 @@ from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
+from stado_agent.elsewhere import OpenBucket, no_buckets
 from stado_agent.host_health import HostHealth
+from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
 from stado_agent.log_spool import LogLimit
 from stado_agent.second_copy import OpenStore, no_other_stores
@@ -80,6 +82,9 @@ class AgentSettings:
     log_limit: LogLimit = LOG_LIMIT_DEFAULT
     disk_reserve_bytes: int | None = None
     """What jobs must leave free to be let in; None: 1 GiB, or a twentieth of a small disk."""
+    cache_bytes: int | None = None
+    """Of what jobs have fetched that is kept for others; None: a tenth of the disk, at most
+    20 GiB."""
     version: str = ""
 
 
@@ -93,6 +98,8 @@ class HostPorts:
     environment: Mapping[str, str]
     open_store: OpenStore = no_other_stores
     """For copies that jobs want elsewhere."""
+    open_bucket: OpenBucket = no_buckets
+    """For objects that jobs take along, with what this host may read."""
 
 
 class LeaveAtOnce(BaseException):
@@ -120,6 +127,14 @@ class Agent:
         self._processes = host.processes
         self._environment = host.environment
         self._open_store = host.open_store
+        self._open_bucket = host.open_bucket
+        self._cache_bytes = cache_bytes(settings.cache_bytes, host.hardware, host.folder.root)
+        self._input_cache = InputCache(
+            host.folder.inputs,
+            limit_bytes=self._cache_bytes,
+            clock=repo.clock,
+            entropy=repo.entropy,
+        )
         self._take_throttled = take_throttled
         self._budget = Budget(host.hardware, settings.limits)
         self._health = HostHealth(
@@ -128,6 +143,7 @@ class Agent:
             host.folder.root,
             now=repo.now,
             disk_reserve_bytes=settings.disk_reserve_bytes,
+            make_room=self._input_cache.clear,
         )
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
@@ -403,6 +419,7 @@ class Agent:
         claimant, environment = self._claimant, self._environment
         boot_id, log_limit = self._boot_id, self._settings.log_limit
         open_store = self._open_store
+        kept_bytes, open_bucket = self._cache_bytes, self._open_bucket
 
         def main(channel: Channel) -> None:
             host = Host(
@@ -413,6 +430,8 @@ class Agent:
                 processes.own_identity(),
                 boot_id=boot_id,
                 log_limit=log_limit,
+                cache_bytes=kept_bytes,
+                open_bucket=open_bucket,
                 open_store=open_store,
             )
             serve(channel, repo, host)

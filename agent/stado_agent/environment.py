@@ -50,6 +50,7 @@ def _own(record: Record, workspace: Workspace) -> dict[str, str]:
         "STADO_JOB_ID": record.id,
         "STADO_RUN_ID": record.run_id,
         "STADO_EPOCH": str(record.epoch),
+        "STADO_INPUT_DIR": str(workspace.inputs),
         "STADO_OUTPUT_DIR": str(workspace.output),
         "STADO_CHECKPOINT_DIR": str(workspace.checkpoints),
         "STADO_REPORT_DIR": str(workspace.report),

@@ -28,7 +28,8 @@ _REST_SECONDS_MAX = 300.0
 
 
 class HostHealth:
-    """Asked before anything is claimed. `now` gives the instant for people."""
+    """Asked before anything is claimed. `now` gives the instant for people. `make_room` gives up
+    what nobody needs on a disk that is full, and says whether that was anything."""
 
     def __init__(
         self,
@@ -38,12 +39,14 @@ class HostHealth:
         *,
         now: Callable[[], datetime],
         disk_reserve_bytes: int | None,
+        make_room: Callable[[], bool] = lambda: False,
     ) -> None:
         self._clock = clock
         self._hardware = hardware
         self._folder = folder
         self._now = now
         self._disk_reserve_bytes = disk_reserve_bytes
+        self._make_room = make_room
         self._hindrance: Hindrance | None = None
         self._rest_seconds = _REST_SECONDS_MIN
         self._resting_until = float("-inf")
@@ -85,6 +88,8 @@ class HostHealth:
         reserve = self._reserve_bytes()
         full = self._hindrance is not None and self._hindrance.code == "disk_full"
         free = self._hardware.disk_free_bytes(self._folder)
+        if free < reserve and self._make_room():
+            free = self._hardware.disk_free_bytes(self._folder)
         if free < reserve * (_RECOVERY_FACTOR if full else 1.0):
             self._begin(
                 "disk_full",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,7 +41,11 @@ from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado.reports import REFUSED_EXIT_CODE
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
+from stado_agent.downloads import Interrupted
+from stado_agent.elsewhere import Elsewhere, OpenBucket, no_buckets
 from stado_agent.environment import command_environment, sizes_text
+from stado_agent.input_cache import InputCache
+from stado_agent.input_fetching import InputFetching, InputUnavailable
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.patience import Patience
@@ -87,8 +92,19 @@ class Host:
     boot_id: str | None = None
     log_limit: LogLimit = LOG_LIMIT_DEFAULT
     open_store: OpenStore = no_other_stores
+    cache_bytes: int = 0
+    """Of what jobs have fetched that is kept for others."""
+    open_bucket: OpenBucket = no_buckets
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
+
+    def input_cache(self, repo: Repository) -> InputCache:
+        return InputCache(
+            self.folder.inputs,
+            limit_bytes=self.cache_bytes,
+            clock=repo.clock,
+            entropy=repo.entropy,
+        )
 
     def note(
         self, entry: ReadyEntry, *, workspace: Workspace, epoch: int | None = None
@@ -247,6 +263,8 @@ class JobRun:
         with self._refusals():
             self._workspace.make()
         if self._prepares_for_long():
+            if self._record.spec.inputs:
+                self._fetch_inputs()
             if self._record.epoch > 1:
                 self._restore_checkpoint()
             self._announce_start()
@@ -262,6 +280,37 @@ class JobRun:
         start, whatever happens next. Where there is nothing to prepare it is the first beat."""
         self._pulse.phase = Phase.RUNNING
         self._pulse.started_at = self._repo.now()
+
+    def _fetch_inputs(self) -> None:
+        elsewhere = Elsewhere(self._host.open_bucket)
+        fetching = InputFetching(
+            self._repo,
+            self._workspace.inputs,
+            cache=self._host.input_cache(self._repo),
+            elsewhere=elsewhere,
+            heed=self._break_off,
+        )
+        try:
+            for wanted in self._record.spec.inputs:
+                with self._refusals():
+                    self._patience.persist(
+                        partial(fetching.fetch, wanted),
+                        between=self._heed,
+                        look_seconds=self._look_seconds,
+                    )
+        except InputUnavailable as error:
+            raise _InputUnavailable(str(error)) from error
+        except Interrupted:
+            self._heed()
+            raise
+        finally:
+            elsewhere.close()
+
+    def _break_off(self) -> None:
+        """For threads that must not act for the job themselves: whether `_heed` has something to
+        do."""
+        if self._pulse.cancel_asked or self._pulse.sealed or self._pulse.failure is not None:
+            raise Interrupted
 
     def _restore_checkpoint(self) -> None:
         try:

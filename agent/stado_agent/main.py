@@ -15,6 +15,7 @@ from stado.composition import (
     log_to_stderr,
     logged_trouble,
     open_repository_when_reachable,
+    opener_of_buckets,
     opener_of_destinations,
     read_settings,
     unused_repository,
@@ -82,6 +83,11 @@ class _Options(NamedTuple):
     poll_seconds: float | None
     log_limit_mb: float
     disk_reserve_gb: float | None
+    cache_gb: float | None
+
+    @property
+    def cache_bytes(self) -> int | None:
+        return None if self.cache_gb is None else round(self.cache_gb * _GIB)
 
     @property
     def disk_reserve_bytes(self) -> int | None:
@@ -112,6 +118,12 @@ class _Options(NamedTuple):
     help="GiB that jobs must leave free on the disk of the work folder to be let in. "
     "Default: 1, or a twentieth of a small disk.",
 )
+@click.option(
+    "--cache-gb",
+    type=click.FloatRange(min=0),
+    metavar="GIB",
+    help="GiB of inputs that are kept for further jobs. Default: 20, or a tenth of a smaller disk.",
+)
 def run(*, target: Target, **options: Any) -> None:
     """Make this machine a worker: claim jobs and run them.
 
@@ -131,6 +143,7 @@ def run(*, target: Target, **options: Any) -> None:
         limits=Limits(stated.cpu, stated.memory_gb),
         log_limit=LogLimit(round(stated.log_limit_mb * _MIB)),
         disk_reserve_bytes=stated.disk_reserve_bytes,
+        cache_bytes=stated.cache_bytes,
         version=VERSION,
     )
     folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)
@@ -162,6 +175,7 @@ def _run_agent(
                 hardware,
                 dict(os.environ),
                 open_store=opener_of_destinations(settings, machine),
+                open_bucket=opener_of_buckets(settings, machine),
             ),
             take_throttled=trouble.take_throttled,
         )

@@ -37,14 +37,16 @@ class Patience:
         *,
         between: Callable[[], None] | None = None,
         answers: tuple[type[StoreError], ...] = (),
+        look_seconds: float | None = None,
     ) -> Result:
         """Repeats a step for as long as it takes. Even a refusal can be mended meanwhile: keys
         that were renewed, a bucket that was made again.
 
-        `between` is called between tries, and ends them by what it raises. `answers` are errors
+        `between` is called between tries, with `look_seconds` also so often while it waits for the
+        next one, and ends them by what it raises. `answers` are errors
         that say something about what was asked, and are raised."""
         try:
-            return self._repeat(step, between, answers)
+            return self._repeat(step, between, answers, look_seconds)
         finally:
             self._tell(None)
 
@@ -53,6 +55,7 @@ class Patience:
         step: Callable[[], Result],
         between: Callable[[], None] | None,
         answers: tuple[type[StoreError], ...],
+        look_seconds: float | None,
     ) -> Result:
         pause, tries = _PAUSE_SECONDS, 0
         while True:
@@ -65,8 +68,19 @@ class Patience:
                 self._note_failure(error, tries, pause)
             if between is not None:
                 between()
-            self._clock.sleep(self._entropy.uniform(pause / 2, pause))
+            self._wait(self._entropy.uniform(pause / 2, pause), between, look_seconds)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def _wait(
+        self, seconds: float, between: Callable[[], None] | None, look_seconds: float | None
+    ) -> None:
+        if between is None or look_seconds is None:
+            self._clock.sleep(seconds)
+            return
+        end = self._clock.monotonic() + seconds
+        while (left := end - self._clock.monotonic()) > 0:
+            self._clock.sleep(min(left, look_seconds))
+            between()
 
     def _note_failure(self, error: StoreError, tries: int, pause: float) -> None:
         if tries >= _TRIES_BEFORE_TROUBLE:

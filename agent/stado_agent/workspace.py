@@ -2,8 +2,9 @@
 agent which supervisors still live.
 
 Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
-`jobs/<job>.<epoch>/{work,output,checkpoints,report,log}`; `log/` is a spool (`log_spool`), and
-`log/epoch.json` says whose. Nothing here outlives its job but what could not be delivered.
+`jobs/<job>.<epoch>/{work,inputs,output,checkpoints,report,log}`; `log/` is a spool (`log_spool`),
+and `log/epoch.json` says whose. Nothing of this outlives its job but what could not be delivered.
+What jobs have fetched is kept in `inputs/` (`input_cache`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Workspace:
         return self.root / "work"
 
     @property
+    def inputs(self) -> Path:
+        return self.root / "inputs"
+
+    @property
     def output(self) -> Path:
         return self.root / "output"
 
@@ -58,7 +63,8 @@ class Workspace:
         if self.root.exists():
             remove_folder(self.root)
         self.root.mkdir(mode=0o700, parents=True)
-        for folder in (self.work, self.output, self.checkpoints, self.report, self.log):
+        given = (self.work, self.inputs, self.output, self.checkpoints)
+        for folder in (*given, self.report, self.log):
             folder.mkdir(mode=0o700)
 
     def write_log_epoch(self, of: LogEpoch) -> None:
@@ -142,6 +148,11 @@ class HostFolder:
     def make(self) -> None:
         for folder in (self.root, self._notes, self.root / "jobs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def inputs(self) -> Path:
+        """What jobs of this host have fetched before."""
+        return self.root / "inputs"
 
     @property
     def lock_path(self) -> Path:

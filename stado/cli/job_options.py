@@ -98,7 +98,19 @@ _OUTPUTS = (
     ),
 )
 
-_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_OUTPUTS)
+_TAKEN_ALONG = (
+    click.option(
+        "--input-artifact",
+        "input_artifacts",
+        callback=options.inputs,
+        multiple=True,
+        metavar="NAME=REF",
+        help="Put a job's output (JOB, JOB/path), an artifact (artifact:NAME@VERSION) or an object "
+        "(s3://…#sha256=…) into $STADO_INPUT_DIR/NAME (repeatable).",
+    ),
+)
+
+_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_TAKEN_ALONG, *_OUTPUTS)
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -119,6 +119,17 @@ _JOB = LazyGroup(
     },
 )
 
+_ARTIFACT = LazyGroup(
+    name="artifact",
+    help="Give what jobs leave a name and a version.",
+    lazy={
+        "publish": LazyCommand("stado.cli.artifacts", "publish", "Publish what a job left."),
+        "list": LazyCommand("stado.cli.artifacts", "list_artifacts", "List what is published."),
+        "show": LazyCommand("stado.cli.artifacts", "show", "Tell what an artifact holds."),
+        "verify": LazyCommand("stado.cli.artifacts", "verify", "Compare every file's digest."),
+    },
+)
+
 _QUEUE = LazyGroup(
     name="queue",
     help="Pause the queue, and let it go on.",
@@ -175,6 +186,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "outputs": LazyCommand("stado.cli.outputs", "outputs", "List what a job left."),
     "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),
     "recordings": LazyCommand("stado.cli.results", "recordings", "Download a job's recordings."),
+    "artifact": _ARTIFACT,
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
     "queue": _QUEUE,
     "up": LazyCommand("stado.cli.up", "up", "Run an agent and a coordinator on this machine."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from stado.core.inputs import Wanted
     from stado.core.states import State
 
 UNLIMITED = "unlimited"
@@ -106,6 +107,17 @@ def variables_file(ctx: click.Context, _param: click.Parameter, value: str | Non
         from stado.cli.variables_file import read_variables
 
         ctx.meta[_VARIABLES_OF_FILE] = read_variables(value)
+
+
+def inputs(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[Wanted, ...]:
+    """`NAME=REFERENCE` each. Raises `Refused`."""
+    if not values:
+        return ()
+    from stado.core.inputs import parse_wanted
+
+    return tuple(parse_wanted(_checked_text(ctx, param, value)) for value in values)
 
 
 def _checked_text(ctx: click.Context, param: click.Parameter, value: str) -> str:

@@ -11,6 +11,7 @@ from stado.cli.render import duration, instant_text, plural, size_text
 from stado.cli.views import (
     CANCELLING,
     cancel_text,
+    input_text,
     life_word,
     live_job_fields,
     progress_text,
@@ -170,6 +171,8 @@ def _spec_lines(record: Record) -> Iterator[str]:
     for label, value in stated.items():
         if value is not None:
             yield _line(label, str(value))
+    for number, pinned in enumerate(spec.inputs):
+        yield _line("" if number else "inputs", input_text(pinned))
 
 
 def _epoch_lines(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:

@@ -15,6 +15,7 @@ from stado.core.states import State
 
 if TYPE_CHECKING:
     from stado.core.records import Ending, Heartbeat, Progress, Record
+    from stado.core.spec import Input
     from stado.jobs.status import Life, Listing, Row
     from stado.jobs.waiting import Wait
 
@@ -76,6 +77,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "max_lease_losses": spec.max_lease_losses,
         "expected_outputs": spec.expected_outputs,
         "output_uri": spec.output_uri,
+        "inputs": [_input_fields(one) for one in spec.inputs],
         "lease_losses": record.lease_losses,
         "submitter": record.submitter,
         "submitted_at": instant_text(record.submitted_at),
@@ -92,6 +94,29 @@ def job_fields(record: Record) -> dict[str, Any]:
 def warning_fields(ending: Ending | None) -> list[dict[str, str]]:
     warnings = ending.warnings if ending is not None else []
     return [{"code": warning.code.value, "detail": warning.detail} for warning in warnings]
+
+
+def _input_fields(pinned: Input) -> dict[str, Any]:
+    return {
+        "name": pinned.name,
+        "source": pinned.source,
+        "path": pinned.path,
+        "sha256": pinned.sha256,
+    }
+
+
+def input_text(pinned: Input) -> str:
+    """Where an input is from, in words, and the pin."""
+    from stado.core import keys
+
+    output, artifact = keys.parse_output_manifest(pinned.source), keys.parse_artifact(pinned.source)
+    said = pinned.source
+    if output is not None:
+        said = f"output of job {output[0]}, epoch {output[1]}"
+    elif artifact is not None:
+        said = f"artifact {artifact[0]}@{artifact[1]}"
+    part = f", {pinned.path} of it" if pinned.path else ""
+    return f"{pinned.name}: {said}{part} (SHA-256 {pinned.sha256})"
 
 
 def telling_ending(record: Record) -> Ending | None:

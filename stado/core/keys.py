@@ -17,6 +17,7 @@ READY = "index/ready/"
 QUEUE_MARKS = "index/ready/!"
 """So begin the marks that pause and resume the queue: they sort before every entry."""
 CAPACITY = "capacity/"
+ARTIFACTS = "artifacts/versions/"
 COORDINATOR_LEASE = "control/coordinator.json"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
@@ -30,6 +31,10 @@ _EPOCH = "((?!000000)[0-9]{6})"
 
 _MARK = re.compile(r"([0-9]{15})-(paused|open)")
 _MARK_MS_MAX = 10**15 - 1
+
+_OUTPUT_MANIFEST = re.compile(r"status/([^/]+)/output/([1-9][0-9]{0,5})/manifest\.json")
+_ARTIFACT = re.compile(rf"([^@/]+)@{_EPOCH}\.json")
+_ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
 
 _PART = re.compile(r"[0-9]{6,9}")
 
@@ -150,6 +155,12 @@ def output_manifest(job_id: str, epoch: int) -> str:
     return f"status/{job_id}/output/{epoch}/manifest.json"
 
 
+def parse_output_manifest(key: str) -> tuple[str, int] | None:
+    """(job id, epoch) of an output manifest's key."""
+    match = _OUTPUT_MANIFEST.fullmatch(key)
+    return (match[1], int(match[2])) if match else None
+
+
 def output_file(job_id: str, epoch: int, path: str) -> str:
     """The key of an output file; `path` is relative, with forward slashes. Where the key would
     be too long, the whole path is one component."""
@@ -198,3 +209,34 @@ def is_checkpoint_part(key: str, job_id: str, epoch: int, sequence: int) -> bool
     """Whether it is the key of some part of this checkpoint."""
     beginning = f"{checkpoints_folder(job_id)}{epoch:06d}-{sequence:06d}."
     return key.startswith(beginning) and bool(_PART.fullmatch(key.removeprefix(beginning)))
+
+
+def artifact(name: str, version: int) -> str:
+    """A published version; names hold no `@`."""
+    return f"{ARTIFACTS}{name}@{version:06d}.json"
+
+
+def artifact_versions(name: str) -> str:
+    """The beginning of the names of an artifact's versions, which sort oldest first."""
+    return f"{ARTIFACTS}{name}@"
+
+
+def parse_artifact(key: str) -> tuple[str, int] | None:
+    """(name, version) of an artifact's key."""
+    match = _ARTIFACT.fullmatch(key.removeprefix(ARTIFACTS)) if key.startswith(ARTIFACTS) else None
+    return (match[1], int(match[2])) if match else None
+
+
+def artifact_uses(job_id: str) -> str:
+    """Folder of what is published of a job."""
+    return f"artifacts/uses/{job_id}/"
+
+
+def artifact_use(job_id: str, name: str, version: int) -> str:
+    return f"{artifact_uses(job_id)}{name}@{version:06d}"
+
+
+def parse_artifact_use(key: str) -> tuple[str, int] | None:
+    """(name, version) of the artifact that uses a job's output."""
+    match = _ARTIFACT_USE.fullmatch(key.rpartition("/")[2])
+    return (match[1], int(match[2])) if match else None

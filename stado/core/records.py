@@ -13,7 +13,7 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
-from stado.core.spec import Priority, Request, Spec
+from stado.core.spec import InputName, Priority, Request, Sha256, Spec
 from stado.core.states import Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX
 
@@ -402,10 +402,42 @@ class Manifest(Document, frozen=True, kw_only=True):
         return keys.output_manifest(self.job_id, self.epoch)
 
     def flaw(self) -> str | None:
-        for file in self.files:
-            if file.key != keys.output_file(self.job_id, self.epoch, file.path):
-                return f"its file {file.path!r} is under {file.key!r}, which is not its own"
-        return None
+        return _foreign_file(self.job_id, self.epoch, self.files)
+
+
+def _foreign_file(job_id: str, epoch: int, files: list[OutputFile]) -> str | None:
+    """What is wrong when a file is not below its own job's and epoch's keys."""
+    for file in files:
+        if file.key != keys.output_file(job_id, epoch, file.path):
+            return f"its file {file.path!r} is under {file.key!r}, which is not its own"
+    return None
+
+
+class Artifact(Document, frozen=True, kw_only=True):
+    """`artifacts/versions/<name>@<version>.json`: output of a job under a name, for ever. The
+    files stay where the job left them."""
+
+    name: InputName
+    version: Ordinal
+    job_id: str
+    epoch: Epoch
+    run_id: str
+    manifest_sha256: Sha256
+    """Of the job's manifest, as it was when this was published."""
+    path: str = ""
+    """What part of the output this is; "": all of it."""
+    partial: bool
+    """Whether the job did not succeed."""
+    files: list[OutputFile]
+    """With their paths in the whole output."""
+    published_at: Instant
+    published_by: str
+
+    def own_key(self) -> str:
+        return keys.artifact(self.name, self.version)
+
+    def flaw(self) -> str | None:
+        return _foreign_file(self.job_id, self.epoch, self.files)
 
 
 class OutputCopy(Document, frozen=True, kw_only=True):

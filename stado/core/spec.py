@@ -18,6 +18,7 @@ import msgspec
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Instant, Part, Text, canonical, from_plain
 from stado.core.ids import is_run_id
+from stado.core.inputs import NAME_PATTERN
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.errors import Refused
 
@@ -27,6 +28,7 @@ ENVIRONMENT_BYTES_MAX = 131_000
 STRICT_SHELL_COMMAND_BYTES_MAX = 130_000
 """What is put before a command so that its failing line is named takes room, too."""
 BATCH_COUNT_MAX = 100_000
+INPUTS_MAX = 100
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
 AMOUNT_MAX = 1e6
 CPU_DEFAULT = 1.0
@@ -45,6 +47,27 @@ Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
+InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
+Source = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,2000}\Z")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+class Input(Part, frozen=True, kw_only=True):
+    """Exact content that a job takes along."""
+
+    name: InputName
+    """Of its folder below the job's folder of inputs."""
+    source: Source
+    """The key of a manifest or an artifact in this store; or an object's address elsewhere."""
+    sha256: Sha256
+    """Of the document, which has the digest of each file; or of the object."""
+    path: Text = ""
+    """Below the output that the document describes; "" is all of it."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is an object outside this store."""
+        return "://" in self.source
 
 
 class Spec(Part, frozen=True, kw_only=True):
@@ -75,11 +98,15 @@ class Spec(Part, frozen=True, kw_only=True):
     """Paths and patterns below the output folder: without a file for each the job has failed."""
     output_uri: OutputUri | None = None
     """Where a copy of the output goes (`stado.core.destinations`)."""
+    inputs: Annotated[list[Input], msgspec.Meta(max_length=INPUTS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Fetched before the command is started, each into a folder of its name; ordered by that."""
 
     @property
     def takes_along(self) -> bool:
         """Whether a host has to fetch something before it can start the command."""
-        return False
+        return bool(self.inputs)
 
 
 class Request(Part, frozen=True, kw_only=True):
@@ -225,16 +252,37 @@ def differing_fields(old: Request, new: Request) -> list[str]:
 def _flat(request: Request) -> dict[str, Any]:
     """The request field by field, without the environment, whose values may be private."""
     shared = request.shared.plain()
-    del shared["command"], shared["environment"]
+    del shared["command"], shared["environment"], shared["inputs"]
+    shared |= {f"input {one.name}": _pin_text(one) for one in request.shared.inputs}
     if not request.batch:
         return {**shared, "command": request.commands[0]}
     commands = enumerate(request.commands, start=1)
     return {**shared, **{f"command {number}": command for number, command in commands}}
 
 
+def _pin_text(pinned: Input) -> str:
+    return f"{pinned.source} {pinned.path} sha256={pinned.sha256}".replace("  ", " ")
+
+
 def _short(value: Any) -> str:
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def check_inputs(inputs: list[Input]) -> None:
+    """Raises `Refused` for more than are taken, or a name twice."""
+    names = [one.name for one in inputs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise Refused(
+            "input_twice", f"input {twice[0]} is given twice: each is a folder of its own name"
+        )
+    if len(inputs) > INPUTS_MAX:
+        raise Refused(
+            "inputs_too_many",
+            f"{len(inputs)} inputs are given and at most {INPUTS_MAX} are taken: put some into one "
+            "artifact",
+        )
 
 
 def _check_command(command: str, where: str, *, strict_shell: bool = False) -> None:
@@ -267,6 +315,7 @@ def _check_shared(spec: Spec) -> None:
     _check_environment(spec.environment)
     if spec.pre_command is not None:
         _check_command(spec.pre_command, "the pre-command", strict_shell=spec.strict_shell)
+    check_inputs(spec.inputs)
     if spec.verify is not None:
         _check_command(spec.verify, "the verify command", strict_shell=spec.strict_shell)
     if spec.host_dir is not None:

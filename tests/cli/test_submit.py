@@ -15,6 +15,8 @@ from stado.core.states import State
 from stado.jobs.finding import find_job
 from tests.cli.conftest import Program, World, report, run_each
 
+DIGEST = "ab" * 32
+
 
 def objects_of(world: World) -> list[Path]:
     return sorted(
@@ -63,6 +65,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--pre-command", "make", "--strict-shell"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
+        *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x", "run"),
     )
     found = find_job(world.repo, job_id)
@@ -81,6 +84,14 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "max_lease_losses": -1,
         "expected_outputs": ["a", "b/*"],
         "output_uri": "stado://x",
+        "inputs": [
+            {
+                "name": "data",
+                "source": "https://host/x.csv",
+                "sha256": DIGEST,
+                "path": "",
+            }
+        ],
     }
 
 

@@ -17,6 +17,7 @@ from stado.core import keys, records
 from stado.core.documents import Document, Instant, Part
 from stado.core.ids import BASE_PATTERN, JOB_PATTERN
 from stado.core.records import (
+    Artifact,
     Checkpoint,
     ClaimCell,
     EndCell,
@@ -172,6 +173,16 @@ def output_copies(draw: st.DrawFn) -> OutputCopy:
 
 
 @st.composite
+def artifacts(draw: st.DrawFn) -> Artifact:
+    artifact: Artifact = draw(parts(Artifact)).evolve(job_id=draw(job_ids))
+    files = [
+        file.evolve(key=keys.output_file(artifact.job_id, artifact.epoch, file.path))
+        for file in artifact.files
+    ]
+    return artifact.evolve(files=files)
+
+
+@st.composite
 def checkpoints(draw: st.DrawFn) -> Checkpoint:
     found: Checkpoint = draw(parts(Checkpoint)).evolve(job_id=draw(job_ids))
     files = [
@@ -199,6 +210,7 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     RunRecord: run_records,
     Manifest: manifests,
     OutputCopy: output_copies,
+    Artifact: artifacts,
     Checkpoint: checkpoints,
     LateResult: late_results,
 }

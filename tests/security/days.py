@@ -35,6 +35,16 @@ def _submit(made: Deployment) -> None:
     for two in made.stado("submitter", "submit", "--run-id", "two", "--batch", str(batch)).split():
         made.wait_at_rest(two)
     made.stado("submitter", "job", "rerun", job)
+    _take_along(made)
+
+
+def _take_along(made: Deployment) -> None:
+    """What one job left, and what is published of it, taken along by another."""
+    for name in ("kept", "kept"):
+        made.stado("submitter", "artifact", "publish", "one", "--name", name)
+    inputs = ("--input-artifact", "a=artifact:kept", "--input-artifact", "b=one/large")
+    script = "cmp $STADO_INPUT_DIR/a/large $STADO_INPUT_DIR/b/large"
+    made.wait_at_rest(made.stado("submitter", "submit", "--run-id", "taking", *inputs, script))
 
 
 def _cancel(made: Deployment) -> None:
@@ -57,6 +67,9 @@ def _look(made: Deployment, role: str) -> None:
         ("hosts",),
         ("job", "why", "one"),
         ("logs", "one"),
+        ("artifact", "list"),
+        ("artifact", "show", "kept"),
+        ("artifact", "verify", "kept@1"),
         ("results", "one", str(out)),
     ):
         made.stado(role, *command)

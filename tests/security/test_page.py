@@ -32,6 +32,8 @@ KEYS = (
     keys.checkpoint_part(JOB, 1, 1, 0),
     keys.output_file(JOB, 1, "result"),
     keys.published("models") + keys.copied_file(JOB, "result"),
+    keys.artifact("digits", 1),
+    keys.artifact_use(JOB, "digits", 1),
     keys.capacity("one"),
     keys.COORDINATOR_LEASE,
     keys.PROOF,
@@ -74,7 +76,8 @@ def test_the_folders_of_a_job_are_its_users_alone(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
     workspace.make()
     folders = (workspace.root, workspace.work, workspace.output, workspace.checkpoints)
-    assert {folder.stat().st_mode & 0o777 for folder in (*folders, workspace.log)} == {0o700}
+    others = (workspace.log, workspace.inputs)
+    assert {folder.stat().st_mode & 0o777 for folder in (*folders, *others)} == {0o700}
 
 
 def test_each_role_with_a_policy_is_told() -> None:

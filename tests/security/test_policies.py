@@ -40,6 +40,8 @@ each_role = pytest.mark.parametrize("role", ROLES)
         keys.record(State.FAILED, JOB),
         keys.record(State.CANCELLED, JOB),
         keys.DEPLOYMENT,
+        keys.artifact("digits", 1),
+        keys.artifact_use(JOB, "digits", 1),
     ],
 )
 def test_on_s3_nobody_overwrites_or_deletes_what_is_written_once(key: str) -> None:

@@ -1,0 +1,83 @@
+"""Objects that are not in this deployment's store: in other buckets, on this host, on the web.
+
+They are read with what this host has: its credentials, its files, its way to the network. Whoever
+reads here checks the digest; nothing is believed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stado.core.inputs import ObjectPlace, Scheme
+from stado.errors import Misconfigured, NotFound, Refused
+from stado.storage.port import FileDigest, Store
+from stado_agent.downloads import Heed, download, pour, read_all
+
+OpenBucket = Callable[[str], Store]
+"""From `s3://bucket` or `gs://bucket` to that bucket."""
+
+
+def no_buckets(address: str) -> Store:
+    """For an agent that was given no way to open other buckets."""
+    raise Misconfigured(address, "this agent opens no other buckets")
+
+
+class Elsewhere:
+    """Each bucket is opened once, when it is first asked for."""
+
+    def __init__(self, open_bucket: OpenBucket = no_buckets) -> None:
+        self._open_bucket = open_bucket
+        self._stores: dict[str, Store] = {}
+
+    def size(self, place: ObjectPlace) -> int | None:
+        """Bytes; None where only the download tells. Raises what `download` raises."""
+        if place.scheme is Scheme.FILE:
+            with _open_file(place.path) as source:
+                return os.fstat(source.fileno()).st_size
+        if place.scheme is Scheme.HTTPS:
+            return None
+        return self._store(place).head(place.key).size
+
+    def download(
+        self, place: ObjectPlace, target: Path, *, size: int | None, heed: Heed
+    ) -> FileDigest:
+        """Writes a new file. Raises `NotFound`, `Refused` for what is no file, errors of stores
+        where the object cannot be had now, and `OSError` of the target."""
+        if place.scheme is Scheme.FILE:
+            with _open_file(place.path) as source:
+                return pour(read_all(source.read, place.path, OSError), target, heed=heed)
+        if place.scheme is Scheme.HTTPS:
+            from stado_agent.web import download_from_web
+
+            return download_from_web(place.path, target, heed=heed)
+        return download(self._store(place), place.key, target, size=size, heed=heed)
+
+    def close(self) -> None:
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+
+    def _store(self, place: ObjectPlace) -> Store:
+        address = f"{place.scheme}://{place.bucket}"
+        if address not in self._stores:
+            self._stores[address] = self._open_bucket(address)
+        return self._stores[address]
+
+
+def _open_file(path: str) -> Any:
+    """A regular file: a pipe could keep us for ever, a device never ends."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(path, "there is no such file on this host") from None
+    except OSError as error:
+        why = f"{path}: this host does not let it be read: {error.strerror}"
+        raise Refused("input_unreadable", why) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refused("input_unreadable", f"{path} is no regular file on this host")
+    return os.fdopen(descriptor, "rb")

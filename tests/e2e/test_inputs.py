@@ -1,0 +1,64 @@
+"""What one job leaves, another one takes along, on real stores with real processes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys
+from stado.core.records import Record
+from stado.core.states import Reason, State
+from tests.e2e.conftest import MakeFleet
+from tests.e2e.fleet import Fleet, wait_for
+
+LEAVE = "mkdir $STADO_OUTPUT_DIR/model; printf weights > $STADO_OUTPUT_DIR/model/w"
+PRINT = """cd $STADO_INPUT_DIR; for f in $(find . -type f | sort); do cat $f; echo " $f"; done"""
+
+
+def _submit(fleet: Fleet, run: str, command: str, *inputs: str) -> str:
+    options = [part for text in inputs for part in ("--input-artifact", text)]
+    small = ("--cpu", "0.1", "--memory-gb", "0.05")
+    done = fleet.stado("submit", "--run-id", run, *small, *options, command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _ended(fleet: Fleet, job_id: str) -> Record:
+    wait_for(lambda: fleet.story(job_id).record.state.at_rest, what=lambda: f"{job_id} goes on")
+    return fleet.story(job_id).record
+
+
+@pytest.mark.parametrize("kind", ["directory", "seaweedfs"])
+def test_a_job_takes_along_what_another_one_left_and_an_object(
+    make_fleet: MakeFleet, tmp_path: Path, kind: str
+) -> None:
+    """R139: an artifact, a job's output and a file of the host are printed by the second job;
+    once an object is damaged in the store the third fails, and names the input."""
+    fleet = make_fleet(kind)
+    fleet.agent("one", "--cache-gb", "0")
+    source = _submit(fleet, "source", LEAVE)
+    assert _ended(fleet, source).state is State.COMPLETED
+    published = fleet.stado("artifact", "publish", "source", "--name", "model", "--path", "model")
+    assert (published.stdout, published.returncode) == ("model@1\n", 0)
+    local = tmp_path / "data.csv"
+    local.write_text("1,2,3")
+    address = f"{local.as_uri()}#sha256={hashlib.sha256(b'1,2,3').hexdigest()}"
+    inputs = ("a=artifact:model", "b=source", f"c={address}")
+    taking = _submit(fleet, "taking", PRINT, *inputs)
+    assert _ended(fleet, taking).state is State.COMPLETED
+    assert fleet.stado("logs", taking).stdout.splitlines() == [
+        "weights ./a/w",
+        "weights ./b/model/w",
+        "1,2,3 ./c/data.csv",
+    ]
+    fleet.repo.store.put(keys.output_file(source, 1, "model/w"), b"weightz")
+    checked = fleet.stado("artifact", "verify", "model@1")
+    assert checked.returncode == 1
+    assert checked.stdout.startswith("model/w: it has 7 bytes")
+    failed = _ended(fleet, _submit(fleet, "failing", PRINT, inputs[0]))
+    assert failed.ending is not None
+    assert (failed.state, failed.ending.reason) == (State.FAILED, Reason.INPUT_UNAVAILABLE)
+    assert str(failed.ending.detail).startswith("input a: w (status/")
+    assert failed.ending.started_at is None
