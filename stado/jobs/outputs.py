@@ -17,8 +17,8 @@ from stado.jobs.folders import walk_files
 from stado.jobs.repository import Repository
 
 SMALL_TRANSFERS = 16
-LARGE_TRANSFERS = 2
-LARGE_BYTES = 16 * 1024 * 1024
+LARGE_TRANSFERS = 3
+LARGE_BYTES = 4 * 1024 * 1024
 """From here on a file is transferred in pieces at once (`stado.storage`), each of which takes
 memory and a connection."""
 
@@ -117,8 +117,7 @@ class OutputPublisher:
         return manifest
 
     def _take_all(self, paths: list[str]) -> list[OutputFile | str]:
-        """In the order of the paths. Large files, of which each is transferred in parts, by
-        twos."""
+        """In the order of the paths."""
         sizes = {path: _size_of(self._folder / path) for path in paths}
         small = [path for path in paths if sizes[path] < LARGE_BYTES]
         large = [path for path in paths if sizes[path] >= LARGE_BYTES]

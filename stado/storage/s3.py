@@ -7,14 +7,15 @@ versions, so records that are replaced must differ in every writing.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from boto3.s3.transfer import TransferConfig
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from stado.errors import (
     Conflict,
@@ -34,15 +35,21 @@ from stado.storage.answers import (
     part_of,
 )
 from stado.storage.keys import check_key, check_prefix, check_range, is_listed
+from stado.storage.pieces import PIECE_BYTES, fetch_pieces
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
-from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
+from stado.storage.s3_clients import RECORDS, UPLOADS, WHOLE, Patience, S3Clients
 from stado.storage.s3_errors import is_beyond_the_end, is_unsigned_absence, store_errors
 from stado.storage.transfer import CHUNK_BYTES, HashingReader, pour_into_file
 
 CONCURRENT_CREATES = 32
-_TRANSFER = TransferConfig(
-    multipart_threshold=16 << 20, multipart_chunksize=16 << 20, max_concurrency=4
-)
+_WHOLE_BYTES_MAX = 4 << 20
+"""So much goes up in one request, from memory."""
+_PART_BYTES = 8 << 20
+_PARTS_AT_ONCE = 6
+"""Of one file: each is in memory."""
+_PARTS_MAX = 9_000
+"""S3 takes 10,000."""
+_MIB = 1 << 20
 
 Result = TypeVar("Result")
 
@@ -191,20 +198,63 @@ class S3Store:
         return at + timedelta(seconds=self._clock.monotonic() - monotonic)
 
     def upload(self, key: str, path: Path) -> FileDigest:
+        size = path.stat().st_size
+        if size <= _WHOLE_BYTES_MAX:
+            return self._upload_whole(key, path)
+
         def ask(client: Any) -> FileDigest:
             with closing(HashingReader(path)) as source:
-                client.upload_fileobj(source, Config=_TRANSFER, **self._place(key))
+                client.upload_fileobj(source, Config=_in_parts(size), **self._place(key))
                 return source.digest()
 
         return self._ask(key, ask, writing=True, patience=UPLOADS)
 
-    def download(self, key: str, path: Path) -> FileDigest:
-        def ask(client: Any) -> FileDigest:
-            answer = client.get_object(**self._place(key))
-            check_length_told(_headers(answer))
-            return pour_into_file(answer["Body"].iter_chunks(CHUNK_BYTES), path)
+    def _upload_whole(self, key: str, path: Path) -> FileDigest:
+        """One request, without the threads that the SDK starts for each transfer."""
+        data = path.read_bytes()
+        self._ask(
+            key,
+            lambda client: client.put_object(**self._place(key), Body=data),
+            writing=True,
+            patience=WHOLE,
+        )
+        return FileDigest(len(data), hashlib.sha256(data).hexdigest())
 
-        return self._ask(key, ask, writing=False, patience=DOWNLOADS)
+    def download(self, key: str, path: Path) -> FileDigest:
+        """A large object in pieces, of which the first tells how many, if the server knows ranges:
+        one that does not sends the whole."""
+
+        def ask(client: Any) -> FileDigest:
+            try:
+                first = client.get_object(**self._place(key), Range=_range(0, PIECE_BYTES))
+            except ClientError as error:
+                if not is_beyond_the_end(error):
+                    raise
+                first = client.get_object(**self._place(key))  # it is empty
+            check_length_told(_headers(first))
+            size = _size_behind(first)
+            if size is None or size <= PIECE_BYTES:
+                return pour_into_file(_chunks(first), path)
+            return self._download_in_pieces(client, key, path, size, first)
+
+        return self._ask(key, ask, writing=False, patience=WHOLE)
+
+    def _download_in_pieces(
+        self, client: Any, key: str, path: Path, size: int, first: Mapping[str, Any]
+    ) -> FileDigest:
+        unread = [first]
+
+        def fetch(start: int, length: int) -> Iterator[bytes]:
+            if start == 0 and unread:
+                return _chunks(unread.pop())
+            answer = client.get_object(**self._place(key), Range=_range(start, length))
+            told = _headers(answer).get("content-range", "")
+            if not told.startswith(f"bytes {start}-"):
+                answer["Body"].close()
+                raise ValueError(f"it is another part: {told or 'the whole'}")
+            return _chunks(answer)
+
+        return fetch_pieces(fetch, path, size, tasks=self._tasks, again=(BotoCoreError,))
 
     def close(self) -> None:
         self._clients.close()
@@ -303,6 +353,37 @@ class S3Store:
             date = find_date(_headers(answer))
             if date is not None:
                 self._clock_read = date, self._clock.monotonic()
+
+
+def _range(start: int, length: int) -> str:
+    return f"bytes={start}-{start + length - 1}"
+
+
+def _chunks(answer: Mapping[str, Any]) -> Iterator[bytes]:
+    chunks: Iterator[bytes] = answer["Body"].iter_chunks(CHUNK_BYTES)
+    return chunks
+
+
+def _size_behind(part: Mapping[str, Any]) -> int | None:
+    """Of the object that this is the beginning of; None when it is the whole. Raises
+    `ValueError`."""
+    told = _headers(part).get("content-range", "")
+    if not told:
+        return None
+    if not told.startswith("bytes 0-"):
+        raise ValueError(f"it is another part: {told}")
+    return int(told.rpartition("/")[2])
+
+
+def _in_parts(size: int) -> TransferConfig:
+    part_bytes = max(_PART_BYTES, -(-size // _PARTS_MAX) // _MIB * _MIB + _MIB)
+    config = TransferConfig(
+        multipart_threshold=_PART_BYTES,
+        multipart_chunksize=part_bytes,
+        max_concurrency=_PARTS_AT_ONCE,
+    )
+    config.max_in_memory_upload_chunks = _PARTS_AT_ONCE
+    return config
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:

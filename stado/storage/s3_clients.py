@@ -49,8 +49,8 @@ class Patience(NamedTuple):
 RECORDS = Patience(READ_SECONDS, attempts=1)
 """A hidden retry would report our own write as a conflict."""
 
-DOWNLOADS = Patience(60, attempts=1)
-"""They are repeated as a whole, where it can be told."""
+WHOLE = Patience(60, attempts=1)
+"""Downloads, and uploads of small files: they are repeated as a whole, where it can be told."""
 
 UPLOADS = Patience(60, attempts=5)
 """They go in parts, unconditionally, to keys used once."""

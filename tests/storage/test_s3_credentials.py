@@ -19,7 +19,7 @@ import pytest
 from stado.errors import Denied, Misconfigured, StoreError, Unavailable
 from stado.storage.retry import RetryingStore
 from stado.storage.s3 import S3Store
-from stado.storage.s3_clients import DOWNLOADS, RECORDS, UPLOADS, Patience, S3Clients
+from stado.storage.s3_clients import RECORDS, UPLOADS, WHOLE, Patience, S3Clients
 from tests.servers.catalogue import ACCESS_KEY, CLIENT_ENVIRONMENT, SECRET_KEY
 from tests.storage.canned_server import Answer, CannedServer, Request, canned_server
 from tests.storage.fakes import SeededEntropy
@@ -462,7 +462,7 @@ def test_a_real_server_refuses_a_wrong_secret_and_takes_the_right_one_from_the_s
 # Time limits
 
 
-@pytest.mark.parametrize("patience", [RECORDS, DOWNLOADS, UPLOADS])
+@pytest.mark.parametrize("patience", [RECORDS, WHOLE, UPLOADS])
 def test_no_request_waits_for_ever(guarded: Guarded, patience: Patience) -> None:
     clients = S3Clients(CLOCK, TASKS, guarded.server.endpoint, None)
     config = clients.ask("a", lambda client: client.meta.config, patience)
