@@ -61,9 +61,16 @@ class JobOptions(TypedDict, total=False):
     env: Mapping[str, str]
     expect_output: Sequence[str]
     output_uri: str | None
+    type: str
+    require_checkpoint: bool
+    start_from: str | None
 
 
-_FIELDS: Mapping[str, str] = {"env": "environment", "expect_output": "expected_outputs"}
+_FIELDS: Mapping[str, str] = {
+    "env": "environment",
+    "expect_output": "expected_outputs",
+    "start_from": "start_from_ref",
+}
 """Of options that are kept under another name."""
 
 

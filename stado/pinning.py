@@ -24,9 +24,14 @@ class Unpinned:
     """What is named by words that can mean something else tomorrow. Empty: nothing is."""
 
     input_artifacts: tuple[Wanted, ...] = ()
+    start_from_ref: str | None = None
+    """`policy_x:best`: the save that the jobs start from."""
 
 
-PINNED_AS: Mapping[str, str] = {"input_artifacts": "inputs"}
+PINNED_AS: Mapping[str, str] = {
+    "input_artifacts": "inputs",
+    "start_from_ref": "start_from",
+}
 """The field of the spec that each field of `Unpinned` ends up in."""
 
 
@@ -60,7 +65,8 @@ def pin(
     that nobody names. Without a `submitter` jobs are named by their ids, and nobody is told.
     Raises `Refused`, naming the words and the remedy."""
     submitter = submitter or Submitter(job_named=exact_job)
-    return _with_inputs(repo, request, unpinned.input_artifacts, submitter)
+    request = _with_inputs(repo, request, unpinned.input_artifacts, submitter)
+    return _with_start(repo, request, unpinned.start_from_ref)
 
 
 def _with_inputs(
@@ -79,3 +85,11 @@ def _with_inputs(
     inputs = sorted(pinned, key=lambda one: one.name)
     check_inputs(inputs)
     return request.evolve(shared=request.shared.evolve(inputs=inputs))
+
+
+def _with_start(repo: Repository, request: Request, ref: str | None) -> Request:
+    if ref is None:
+        return request
+    from stado.jobs.policies import pin_start
+
+    return request.evolve(shared=request.shared.evolve(start_from=pin_start(repo, ref)))

@@ -80,6 +80,8 @@ class AgentSettings:
     poll_seconds: float
     limits: Limits = field(default_factory=Limits)
     log_limit: LogLimit = LOG_LIMIT_DEFAULT
+    checkpoint_bytes_per_second: float | None = None
+    """Of one job's saves; None: as fast as the store takes them."""
     disk_reserve_bytes: int | None = None
     """What jobs must leave free to be let in; None: 1 GiB, or a twentieth of a small disk."""
     cache_bytes: int | None = None
@@ -417,7 +419,7 @@ class Agent:
     def _fork(self) -> _Supervised:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes
         claimant, environment = self._claimant, self._environment
-        boot_id, log_limit = self._boot_id, self._settings.log_limit
+        boot_id, settings = self._boot_id, self._settings
         open_store = self._open_store
         kept_bytes, open_bucket = self._cache_bytes, self._open_bucket
 
@@ -429,10 +431,11 @@ class Agent:
                 environment,
                 processes.own_identity(),
                 boot_id=boot_id,
-                log_limit=log_limit,
+                log_limit=settings.log_limit,
                 cache_bytes=kept_bytes,
                 open_bucket=open_bucket,
                 open_store=open_store,
+                checkpoint_bytes_per_second=settings.checkpoint_bytes_per_second,
             )
             serve(channel, repo, host)
 

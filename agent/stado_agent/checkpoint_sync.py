@@ -2,56 +2,110 @@
 
 A folder is uploaded when it has changed since the last time and then stood still for a beat, so
 that a half-written checkpoint is not taken. Files that are replaced under the upload are committed
-as they were; when one is written in place, nothing is. The last two stay in the store: one to start
-from, and one more for when that one cannot be read.
+as they were; when one is written in place, nothing is. Three stay in the store: one to start from,
+one more for when that one cannot be read, and the best.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from stado.core.records import Checkpoint
-from stado.errors import Conflict, NotFound, Refused, Unreadable
-from stado.jobs import checkpoints
-from stado.jobs.checkpoints import PART_BYTES_MAX, Fingerprint, fingerprint
+from stado.core import keys
+from stado.core.records import SaveRef
+from stado.core.spec import POLICY_PREFIX, StartFrom
+from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
+from stado.jobs import checkpoints, saving
 from stado.jobs.repository import Repository
+from stado.jobs.saving import Fingerprint, Manner, Past, Save, fingerprint
 
 log = logging.getLogger(__name__)
 
-_KEPT = 2
+_TRIED_MAX = 3
+_UNUSABLE = (Unreadable, NotFound, Conflict, Refused)
 
 
 class CheckpointSync:
-    """One job's checkpoint folder."""
+    """One job's checkpoint folder. `heard_at`: when the last accepted beat was sent, on our
+    monotonic clock; what is older than a save goes only after a beat that came after it."""
 
-    def __init__(self, repo: Repository, folder: Path, *, part_bytes: int = PART_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        repo: Repository,
+        folder: Path,
+        *,
+        manner: Manner = Manner(),  # noqa: B008 - frozen
+        heard_at: Callable[[], float] = lambda: -math.inf,
+    ) -> None:
         self._repo = repo
         self._folder = folder
-        self._part_bytes = part_bytes
+        self._manner = manner
+        self._heard_at = heard_at
         self._sequence = 0
-        self._kept: list[Checkpoint] = []
+        self._newest: list[Save] = []
+        """The last two of the job, the newest last."""
+        self._best: Save | None = None
+        self._committed_at: float | None = None
+        """Of the newest save; None once what it replaced has been swept."""
         self._saved: Fingerprint = ()
         self._seen: Fingerprint = ()
         self._due_at = repo.clock.monotonic() + repo.deployment.tick_seconds
 
-    def restore_newest(self, job_id: str, *, between: Callable[[], None] | None = None) -> None:
-        """Fills the folder, which need not be saved again then; leaves it empty for a job that
-        has saved nothing. Raises what is wrong with the newest checkpoint when none can be read:
-        `Unreadable`, `NotFound`, `Conflict`, `Refused`. `between` is called after each part, and
-        ends it by raising anything else."""
+    @property
+    def has_saved(self) -> bool:
+        """Whether the job has a committed checkpoint, of this epoch or an earlier one."""
+        return bool(self._newest)
+
+    # --- restoring ----------------------------------------------------------------------
+
+    def restore_newest(self, job_id: str, *, between: Callable[[], None] | None = None) -> bool:
+        """Fills the folder, which need not be saved again then; False, and it is left alone, for a
+        job that has saved nothing. Raises what is wrong with the newest checkpoint when none can
+        be read: `Unreadable`, `NotFound`, `Conflict`, `Refused`. `between` is called after each
+        part, and ends it by raising anything else."""
         first_error: Exception | None = None
-        for key in checkpoints.newest_manifests(self._repo, job_id, limit=_KEPT):
+        for key in checkpoints.newest_manifests(self._repo, job_id, limit=_TRIED_MAX):
             try:
-                checkpoints.restore(self._repo, key, self._folder, between=between)
+                found = checkpoints.restore(self._repo, key, self._folder, between=between)
                 self._saved = fingerprint(self._folder)
-                return
-            except (Unreadable, NotFound, Conflict, Refused) as error:
+                self._newest = [Save(*found, self._saved)]
+                self._best = self._find_best(checkpoints.best_as_of(*found))
+                return True
+            except _UNUSABLE as error:
                 log.warning("event=checkpoint_unusable key=%s error=%r", key, str(error))
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
+        return False
+
+    def restore_pinned(
+        self, start_from: StartFrom, *, between: Callable[[], None] | None = None
+    ) -> None:
+        """Fills the folder with another job's save, which counts as none of ours. Raises as
+        `restore_newest`."""
+        key = start_from.manifest
+        if not keys.is_checkpoint_manifest(key, start_from.policy.removeprefix(POLICY_PREFIX)):
+            raise Refused("checkpoint_unavailable", f"{key!r} is no save of {start_from.policy}")
+        checkpoints.restore(
+            self._repo, key, self._folder, sha256=start_from.sha256, between=between
+        )
+        self._saved = fingerprint(self._folder)
+
+    def _find_best(self, best: SaveRef | None) -> Save | None:
+        """None also for one that cannot be had any more: the next one that is measured is it."""
+        if best is None or best.manifest == self._newest[-1].ref.manifest:
+            return None if best is None else self._newest[-1]
+        try:
+            found = Save(*checkpoints.read_manifest(self._repo, best.manifest))
+        except (NotFound, Unreadable) as error:
+            log.warning("event=checkpoint_unusable key=%s error=%r", best.manifest, str(error))
+            return None
+        return found if found.ref.sha256 == best.sha256 else None
+
+    # --- saving -------------------------------------------------------------------------
 
     def save_when_due(
         self, job_id: str, epoch: int, *, between: Callable[[], None] | None = None
@@ -61,6 +115,7 @@ class CheckpointSync:
         if now < self._due_at:
             return
         self._due_at = now + self._repo.deployment.tick_seconds
+        self._sweep_when_heard()
         before, self._seen = self._seen, fingerprint(self._folder)
         if self._seen == before:
             self._save(job_id, epoch, between)
@@ -72,27 +127,51 @@ class CheckpointSync:
         self._seen = fingerprint(self._folder)
         self._save(job_id, epoch, between)
 
+    def sweep_rest(self) -> None:
+        """For who has given the verdict: nothing can be saved any more."""
+        if self._committed_at is not None:
+            self._sweep()
+
     def _save(self, job_id: str, epoch: int, between: Callable[[], None] | None) -> None:
         if not self._seen or self._seen == self._saved:
             return
         self._sequence += 1
         state = self._seen
-        saved = checkpoints.save(
+        saved = saving.save(
             self._repo,
             job_id=job_id,
             epoch=epoch,
             sequence=self._sequence,
             folder=self._folder,
-            part_bytes=self._part_bytes,
-            between=between,
+            past=self._past(),
+            manner=replace(self._manner, between=between),
         )
         if saved is not None:
+            self._committed_at = self._repo.clock.monotonic()
             self._saved = state
-            self._kept.append(saved)
-            self._forget_old()
+            self._newest = [*self._newest[-1:], saved]
+            if checkpoints.best_as_of(saved.checkpoint, saved.ref) == saved.ref:
+                self._best = saved
 
-    def _forget_old(self) -> None:
-        """A crash on the way leaves some of an old checkpoint's parts: room, and nothing else."""
-        while len(self._kept) > _KEPT:
-            checkpoints.delete(self._repo, self._kept[0])
-            del self._kept[0]
+    def _past(self) -> Past:
+        best = self._best.ref if self._best is not None else None
+        return Past(self._kept(), self._saved, best)
+
+    def _kept(self) -> list[Save]:
+        return [*([] if self._best is None else [self._best]), *self._newest]
+
+    # --- what is replaced ---------------------------------------------------------------
+
+    def _sweep_when_heard(self) -> None:
+        if self._committed_at is not None and self._heard_at() > self._committed_at:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Tried again at the next look. A store that refuses it keeps what is old, and no save
+        waits for that."""
+        try:
+            checkpoints.sweep(self._repo, [save.checkpoint for save in self._kept()])
+            self._committed_at = None
+        except StoreError as error:
+            job_id = self._newest[-1].checkpoint.job_id
+            log.warning("event=checkpoints_not_swept job=%s error=%r", job_id, str(error))

@@ -36,7 +36,9 @@ from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
 from stado.jobs.life import seal_epoch
+from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository, Stored
+from stado.jobs.saving import Manner
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado.reports import REFUSED_EXIT_CODE
 from stado_agent.checkpoint_sync import CheckpointSync
@@ -95,6 +97,8 @@ class Host:
     cache_bytes: int = 0
     """Of what jobs have fetched that is kept for others."""
     open_bucket: OpenBucket = no_buckets
+    checkpoint_bytes_per_second: float | None = None
+    """Of one job's saves; None: as fast as the store takes them."""
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
 
@@ -180,7 +184,12 @@ class JobRun:
         limit = host.log_limit
         self._spool = LogSpool(self._workspace.log, limit, repo.tasks.lock())
         self._shipper = LogShipper(repo, self._spool, limit, of)
-        self._checkpoints = CheckpointSync(repo, self._workspace.checkpoints)
+        self._checkpoints = CheckpointSync(
+            repo,
+            self._workspace.checkpoints,
+            manner=Manner(bytes_per_second=host.checkpoint_bytes_per_second),
+            heard_at=lambda: self._pulse.heard_at,
+        )
         self._shipping = Shipping(
             repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
         )
@@ -193,6 +202,11 @@ class JobRun:
         self._process: JobProcess | None = None
         self._undead: list[JobProcess] = []
         """Commands that have ended, and left what could not be killed."""
+        self._cancel_asked_before: bool | None = None
+        """Whether a cancel was asked for before anything was delivered."""
+        self._has_ended = False
+        """Whether the command has ended by itself: what it did is not done again, although its
+        outcome is not known yet."""
         self._memory_exceeded: str | None = None
         self._started_at: datetime | None = None
         self._outcome: Ending | None = None
@@ -265,8 +279,7 @@ class JobRun:
         if self._prepares_for_long():
             if self._record.spec.inputs:
                 self._fetch_inputs()
-            if self._record.epoch > 1:
-                self._restore_checkpoint()
+            self._restore_checkpoint()
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
@@ -313,14 +326,24 @@ class JobRun:
             raise Interrupted
 
     def _restore_checkpoint(self) -> None:
+        """Its own newest one; of a job that has none the one that it was to start from."""
+        job_id, start_from = self._record.id, self._record.spec.start_from
+        own = self._record.epoch > 1 and self._restore(
+            lambda: self._checkpoints.restore_newest(job_id, between=self._heed),
+            "no checkpoint of it can be restored",
+        )
+        if not own and start_from is not None:
+            self._restore(
+                lambda: self._checkpoints.restore_pinned(start_from, between=self._heed),
+                f"checkpoint {start_from.ref} cannot be restored",
+            )
+
+    def _restore(self, step: Callable[[], Result], what: str) -> Result:
         try:
             with self._refusals():
-                self._insist(
-                    lambda: self._checkpoints.restore_newest(self._record.id, between=self._heed),
-                    answers=(NotFound, Conflict),
-                )
+                return self._insist(step, answers=(NotFound, Conflict))
         except (Conflict, NotFound, Refused, Unreadable) as error:
-            raise _InputUnavailable(f"no checkpoint of it can be restored: {error}") from error
+            raise _InputUnavailable(f"{what}: {error}") from error
 
     def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
@@ -333,6 +356,10 @@ class JobRun:
             exit_code = 0 if command is None else self._run_command(command, Phase.RUNNING)
             if exit_code != 0:
                 return self._failed(what, command or "", exit_code)
+        self._has_ended = True
+        if spec.needs_checkpoint and not self._secure_checkpoint():
+            detail = "no checkpoint was saved"
+            return self._ending(Verdict.FAILED, Reason.NO_CHECKPOINT_SAVED, detail, 0)
         lacking = outputs.missing_outputs(self._workspace.output, spec.expected_outputs)
         if lacking:
             detail = f"not in its output folder: {', '.join(lacking)}"
@@ -359,6 +386,17 @@ class JobRun:
             return f"{what} was ended by signal {-exit_code}"
         line = None if self._shell is None else self._shell.failed_line(command)
         return f"{what} exited with {exit_code}{f' {line}' if line else ''}"
+
+    def _secure_checkpoint(self) -> bool:
+        """Whether the job has a checkpoint, now that what it left has been saved. Who cancels it
+        by now gives up what the store does not take."""
+        self._pulse.phase = Phase.UPLOADING
+        self._shipping.stop()
+        self._deliver("checkpoint", self._save_rest)
+        return self._checkpoints.has_saved
+
+    def _save_rest(self) -> None:
+        self._checkpoints.save_rest(self._record.id, self._record.epoch)
 
     def _ending(
         self,
@@ -524,22 +562,15 @@ class JobRun:
         a store that is away never costs a second execution. Who cancels the job by now gives up
         what cannot be delivered; the outcome stays, and tells of it."""
         partial = outcome.verdict is not Verdict.COMPLETED
-        job_id, epoch = self._record.id, self._record.epoch
-        asked_before = self._pulse.cancel_asked
-
-        def heed() -> None:
-            self._fence()
-            if self._pulse.cancel_asked and not asked_before:
-                raise _GivenUp
-
         self._pulse.phase = Phase.UPLOADING
         self._shipping.stop()
-        self._deliver("log", self._shipper.ship_rest, heed)
-        if partial and self._started_at is not None:  # else it may be one half restored
-            self._deliver("checkpoint", lambda: self._checkpoints.save_rest(job_id, epoch), heed)
-        return self._publish_output(outcome, heed)
+        self._deliver("log", self._shipper.ship_rest)
+        unsaved = outcome.reason is Reason.NO_CHECKPOINT_SAVED
+        if partial and not unsaved and self._started_at is not None:  # else it is half restored
+            self._deliver("checkpoint", self._save_rest)
+        return self._publish_output(outcome)
 
-    def _publish_output(self, outcome: Ending, heed: Callable[[], None]) -> Ending:
+    def _publish_output(self, outcome: Ending) -> Ending:
         publisher = outputs.OutputPublisher(
             self._repo,
             job_id=self._record.id,
@@ -556,22 +587,20 @@ class JobRun:
             )
             published.extend([manifest] if manifest is not None else [])
 
-        failure = self._deliver("output", publish, heed)
+        failure = self._deliver("output", publish)
         if failure is not None:
             return _with_warning(outcome, WarningCode.OUTPUT_UNDELIVERED, failure)
         if not published:
             return outcome
-        return self._copied_elsewhere(_telling_of(outcome, published[0]), published[0], heed)
+        return self._copied_elsewhere(_telling_of(outcome, published[0]), published[0])
 
-    def _copied_elsewhere(
-        self, outcome: Ending, manifest: Manifest, heed: Callable[[], None]
-    ) -> Ending:
+    def _copied_elsewhere(self, outcome: Ending, manifest: Manifest) -> Ending:
         uri = self._record.spec.output_uri
         if uri is None or not manifest.files:
             return outcome
         copy = SecondCopy(self._repo, self._host.open_store)
         try:
-            failure = copy.make(uri, manifest, self._workspace.output, heed=heed)
+            failure = copy.make(uri, manifest, self._workspace.output, heed=self._heed_giving_up)
         except _GivenUp:
             failure = "the job was cancelled meanwhile"
         if failure is None:
@@ -580,14 +609,14 @@ class JobRun:
         told = f"the output could not be copied to {uri}: {failure}"
         return _with_warning(outcome, WarningCode.OUTPUT_URI_FAILED, told)
 
-    def _deliver(
-        self, what: str, step: Callable[[], object], heed: Callable[[], None]
-    ) -> str | None:
+    def _deliver(self, what: str, step: Callable[[], object]) -> str | None:
         """An outcome that is known is never lost over what this host cannot read, or over what
         nobody waits for any more: a cancel that comes now gives up what the store does not take.
         Why it was not delivered; None when it was."""
+        if self._cancel_asked_before is None:
+            self._cancel_asked_before = self._pulse.cancel_asked
         try:
-            self._patience.persist(step, between=heed)
+            self._patience.persist(step, between=self._heed_giving_up)
         except (OSError, _GivenUp) as error:
             log.error(
                 "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
@@ -596,6 +625,11 @@ class JobRun:
                 return f"the job was cancelled before the store took its {what}"
             return f"its {what} could not be delivered: {error}"
         return None
+
+    def _heed_giving_up(self) -> None:
+        self._fence()
+        if self._pulse.cancel_asked and not self._cancel_asked_before:
+            raise _GivenUp
 
     # --- what the host refuses ----------------------------------------------------------
 
@@ -633,6 +667,7 @@ class JobRun:
             self._decided = cell
             version = self._claimed.running_version
             self._insist(lambda: settle_own(self._repo, cell, version))
+            self._checkpoints.sweep_rest()
         else:
             self._settle()
             if self._adopt(cell):
@@ -701,7 +736,9 @@ class JobRun:
     def _adopt(self, cell: EndCell) -> bool:
         """Whether the next epoch is ours, with the living command or the outcome of a started one:
         what has been executed is not executed again over a store that was away."""
-        has_something = self._process is not None or (self._outcome and self._started_at)
+        has_something = (
+            self._process is not None or self._has_ended or (self._outcome and self._started_at)
+        )
         if cell.ending.verdict is not Verdict.LOST or not has_something:
             return False
         following = moves.after(cell)
@@ -727,6 +764,8 @@ class JobRun:
         if self._started_at is None:
             return
         exit_code = self._process.wait(0) if self._process is not None else None
+        if self._has_ended:
+            exit_code = 0
         if self._outcome is not None:
             exit_code = self._outcome.exit_code
         self._stop_process()
@@ -739,11 +778,19 @@ class JobRun:
             detail="the worker was heard again after its epoch had been ended without it",
         )
         try:
+            late = late.evolve(detail=late.detail + self._sealed_policy_text())
             write_late(self._repo, late)
             self._shipping.stop()
             self._shipper.ship_rest()
-        except (StoreError, OSError) as error:
+        except (StoreError, Unreadable, OSError) as error:
             log.warning("event=late_result_lost job=%s error=%r", late.job_id, str(error))
+
+    def _sealed_policy_text(self) -> str:
+        """What has become of the checkpoints that nobody waited for. One read of a train job."""
+        policy = self._record.policy_id
+        if policy is None or find_seal(self._repo, self._record.id) is None:
+            return ""
+        return f" (policy_sealed: {policy} holds what was saved by then)"
 
     def _insist(
         self, step: Callable[[], Result], *, answers: tuple[type[StoreError], ...] = ()

@@ -82,12 +82,18 @@ class _Options(NamedTuple):
     memory_gb: float | None
     poll_seconds: float | None
     log_limit_mb: float
+    checkpoint_mb_per_second: float | None
     disk_reserve_gb: float | None
     cache_gb: float | None
 
     @property
     def cache_bytes(self) -> int | None:
         return None if self.cache_gb is None else round(self.cache_gb * _GIB)
+
+    @property
+    def checkpoint_bytes_per_second(self) -> float | None:
+        rate = self.checkpoint_mb_per_second
+        return None if rate is None else rate * _MIB
 
     @property
     def disk_reserve_bytes(self) -> int | None:
@@ -110,6 +116,13 @@ class _Options(NamedTuple):
     default=100.0,
     show_default=True,
     help="MiB of a job's log that are kept: its first quarter, and its end.",
+)
+@click.option(
+    "--checkpoint-mb-per-second",
+    type=click.FloatRange(min=0.01),
+    metavar="MIB",
+    help="MiB a second that each job's checkpoints are uploaded with, at most. "
+    "Default: as fast as the store takes them.",
 )
 @click.option(
     "--disk-reserve-gb",
@@ -142,6 +155,7 @@ def run(*, target: Target, **options: Any) -> None:
         poll_seconds=stated.poll_seconds or _default_poll_seconds(settings),
         limits=Limits(stated.cpu, stated.memory_gb),
         log_limit=LogLimit(round(stated.log_limit_mb * _MIB)),
+        checkpoint_bytes_per_second=stated.checkpoint_bytes_per_second,
         disk_reserve_bytes=stated.disk_reserve_bytes,
         cache_bytes=stated.cache_bytes,
         version=VERSION,

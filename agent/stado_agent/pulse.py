@@ -5,6 +5,7 @@ waiting for, and tells it what has come of that.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -110,6 +111,12 @@ class Pulse:
         if self._accepted_sent_at is None:
             return False
         return self._accepted_sent_at.is_within(self._lease_seconds / 2, self._repo.clock)
+
+    @property
+    def heard_at(self) -> float:
+        """When the last accepted beat was sent, on our monotonic clock."""
+        sent = self._accepted_sent_at
+        return -math.inf if sent is None else sent.monotonic
 
     def _run(self) -> None:
         """An error that nobody foresaw must not leave a job that beats no more and runs on. Once

@@ -110,7 +110,32 @@ _TAKEN_ALONG = (
     ),
 )
 
-_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_TAKEN_ALONG, *_OUTPUTS)
+_CHECKPOINTS = (
+    click.option(
+        "--type",
+        callback=options.job_type,
+        default="job",
+        shell_complete=options.known_job_types,
+        metavar="TYPE",
+        help="job, train, play, preview, eval or export. A train job makes a policy, and has to "
+        "save a checkpoint.  [default: job]",
+    ),
+    click.option(
+        "--require-checkpoint",
+        is_flag=True,
+        help="Without a saved checkpoint a success is a failure.",
+    ),
+    click.option(
+        "--from",
+        "--start-from",
+        "start_from_ref",
+        callback=options.plain_text,
+        metavar="POLICY:best|latest",
+        help="Start from this checkpoint: it lies in $STADO_CHECKPOINT_DIR.",
+    ),
+)
+
+_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_TAKEN_ALONG, *_OUTPUTS, *_CHECKPOINTS)
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

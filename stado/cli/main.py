@@ -130,6 +130,16 @@ _ARTIFACT = LazyGroup(
     },
 )
 
+_POLICY = LazyGroup(
+    name="policy",
+    help="List what train jobs left; download it.",
+    lazy={
+        "list": LazyCommand("stado.cli.policy", "list_policies", "List the newest policies."),
+        "get": LazyCommand("stado.cli.policy", "get", "Download a checkpoint of a policy."),
+        "export": LazyCommand("stado.cli.policy", "export", "Write one with a manifest."),
+    },
+)
+
 _QUEUE = LazyGroup(
     name="queue",
     help="Pause the queue, and let it go on.",
@@ -187,6 +197,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),
     "recordings": LazyCommand("stado.cli.results", "recordings", "Download a job's recordings."),
     "artifact": _ARTIFACT,
+    "policy": _POLICY,
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
     "queue": _QUEUE,
     "up": LazyCommand("stado.cli.up", "up", "Run an agent and a coordinator on this machine."),

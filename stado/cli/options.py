@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from stado.core.inputs import Wanted
-    from stado.core.states import State
+    from stado.core.states import JobType, State
 
 UNLIMITED = "unlimited"
 
@@ -78,6 +78,28 @@ def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
                 f"{value!r} is no state{meant or ':'} {', '.join(known)}.", ctx, param
             ) from None
     return found
+
+
+def job_type(ctx: click.Context, param: click.Parameter, value: str) -> JobType:
+    """A word for what a job is for, in upper or lower case."""
+    from stado.core.states import JobType
+    from stado.settings import did_you_mean
+
+    known = [word.value for word in JobType]
+    try:
+        return JobType(value.lower())
+    except ValueError:
+        meant = did_you_mean(value.lower(), known)
+        raise click.BadParameter(
+            f"{value!r} is no type of job{meant or ':'} {', '.join(known)}.", ctx, param
+        ) from None
+
+
+def known_job_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes what is typed."""
+    from stado.core.states import JobType
+
+    return [word.value for word in JobType if word.value.startswith(incomplete.lower())]
 
 
 def known_states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

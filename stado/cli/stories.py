@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.outcomes import elapsed_text
+from stado.cli.policy import save_fields, save_text, seal_fields
 from stado.cli.render import duration, instant_text, plural, size_text
 from stado.cli.views import (
     CANCELLING,
@@ -22,10 +23,11 @@ from stado.cli.views import (
     waiting_seconds,
     warning_fields,
 )
-from stado.core.states import State
+from stado.core.sidecar import NAME as SIDECAR
+from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Heartbeat, LateResult, Record
+    from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, Record
     from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
@@ -40,6 +42,8 @@ def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
         "wait_reasons": [wait.code] if wait is not None else [],
         "waiting": wait_fields(wait) if wait is not None else None,
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
+        "checkpoint": _checkpoint_fields(story.checkpoint) if story.checkpoint else None,
+        "policy": seal_fields(story.seal) if story.seal else None,
         "epochs": [_epoch_fields(epoch) for epoch in story.epochs],
     }
 
@@ -56,6 +60,7 @@ def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]
     yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
         yield from _epoch_lines(epoch, record, now)
+    yield from _checkpoint_lines(story, now)
     if wait is not None:
         yield _line("waits", wait_text(wait))
 
@@ -156,6 +161,9 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "before": spec.pre_command,
         "shell": "bash, strict" if spec.strict_shell else None,
         "verify": spec.verify,
+        "type": None if spec.type is JobType.JOB else spec.type.value,
+        "requires": "a checkpoint" if spec.require_checkpoint else None,
+        "from": spec.start_from.ref if spec.start_from is not None else None,
         "host_dir": spec.host_dir,
         "env": ", ".join(sorted(spec.environment)) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
@@ -173,6 +181,38 @@ def _spec_lines(record: Record) -> Iterator[str]:
             yield _line(label, str(value))
     for number, pinned in enumerate(spec.inputs):
         yield _line("" if number else "inputs", input_text(pinned))
+
+
+def _checkpoint_lines(story: Story, now: datetime) -> Iterator[str]:
+    """What was saved last, whether what the job says of it is believed, and what became of it."""
+    saved = story.checkpoint
+    if saved is not None:
+        said = save_text(saved.meta)
+        size = size_text(saved.size)
+        yield _line("saved", f"{ago_text(saved.at, now)}, {size}{said and f', {said}'}")
+        if saved.best is not None and story.seal is None:
+            yield _line("", f"the best so far: {save_text(saved.best.meta)}")
+        if saved.meta_invalid is not None:
+            why = saved.meta_invalid
+            yield _line("", f"its {SIDECAR} is not believed (checkpoint_meta_invalid): {why}")
+    seal = story.seal
+    if seal is not None:
+        best = "" if seal.best is None else f", best: {save_text(seal.best.meta)}"
+        what = f"{seal.policy_id}{best}" if seal.latest is not None else "none: nothing was saved"
+        yield _line("policy", what)
+
+
+def _checkpoint_fields(saved: Checkpoint) -> dict[str, Any]:
+    return {
+        "epoch": saved.epoch,
+        "sequence": saved.sequence,
+        "saved_at": instant_text(saved.at),
+        "size": saved.size,
+        "files": len(saved.files),
+        "meta": saved.meta.plain() if saved.meta is not None else None,
+        "meta_invalid": saved.meta_invalid,
+        "best": save_fields(saved.best) if saved.best is not None else None,
+    }
 
 
 def _epoch_lines(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:

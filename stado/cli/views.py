@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from stado.cli.render import duration, instant_text, plural, short_duration
 from stado.cli.tables import Column
 from stado.core.ids import milliseconds
-from stado.core.states import State
+from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Heartbeat, Progress, Record
-    from stado.core.spec import Input
+    from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record
+    from stado.core.spec import Input, StartFrom
     from stado.jobs.status import Life, Listing, Row
     from stado.jobs.waiting import Wait
 
@@ -37,7 +37,7 @@ STATUS_STYLES: Mapping[str, str] = {
 CANCELLING = "cancelling"
 """What a job is said to be doing from when its cancel is asked for until it has ended."""
 
-_FOR_SOME = ("PROGRESS", "REASON", "WARNING")
+_FOR_SOME = ("TYPE", "PROGRESS", "POLICY", "REASON", "WARNING")
 
 _SUMMARY_ORDER = (
     State.QUEUED,
@@ -79,6 +79,10 @@ def job_fields(record: Record) -> dict[str, Any]:
         "output_uri": spec.output_uri,
         "inputs": [_input_fields(one) for one in spec.inputs],
         "lease_losses": record.lease_losses,
+        "type": spec.type.value,
+        "require_checkpoint": spec.needs_checkpoint,
+        "start_from": _start_fields(spec.start_from) if spec.start_from else None,
+        "policy_id": record.policy_id,
         "submitter": record.submitter,
         "submitted_at": instant_text(record.submitted_at),
         "started_at": instant_text(ending.started_at) if ending else None,
@@ -131,6 +135,7 @@ def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
     return {
         **live_job_fields(row.record, row.life),
         "wait_reasons": [wait.code] if wait is not None else [],
+        "policy": policy_text(row.record, row.seal) or None,
         "problem": None,
     }
 
@@ -174,29 +179,57 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any
 def listing_table(
     listing: Listing, reasons: Mapping[str, str], now: datetime
 ) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells of a list. `reasons`: of queued jobs, by id. PROGRESS, REASON and
-    WARNING are there only when some row has one."""
+    """The columns and cells of a list. `reasons`: of queued jobs, by id. TYPE, PROGRESS, POLICY,
+    REASON and WARNING are there only when some row has one."""
     told = [_reason(row, now) or reasons.get(row.job_id, "") for row in listing.rows]
     columns = [
+        Column("TYPE"),
         Column("JOB"),
         Column("STATUS", styles=STATUS_STYLES),
         Column("AGE", right=True, expendable=True),
         Column("TIME", right=True),
         Column("RUN", width_max=20),
         Column("PROGRESS", width_max=26),
+        Column("POLICY"),
         Column("REASON", width_max=26),
         Column("WARNING", width_max=26),
         Column("COMMAND"),
     ]
     cells = [
-        [row.job_id, _status_word(row), *_row_cells(row, reason, now)]
-        for row, reason in zip(listing.rows, told, strict=True)
+        [kind, row.job_id, _status_word(row), *_row_cells(row, reason, now)]
+        for row, kind, reason in zip(listing.rows, _types(listing.rows), told, strict=True)
     ]
     shown = [
         column.title not in _FOR_SOME or any(row[number] for row in cells)
         for number, column in enumerate(columns)
     ]
     return list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
+
+
+def _types(rows: Sequence[Row]) -> list[str]:
+    """Nothing where all are what most jobs are."""
+    types = [row.record.spec.type.value if row.record is not None else "" for row in rows]
+    return types if set(types) - {"", JobType.JOB.value} else [""] * len(rows)
+
+
+def policy_text(record: Record | None, seal: PolicySeal | None) -> str:
+    """`made policy_x`, `none` of a train job that ended without a checkpoint, `uses policy_y:best`
+    of others; nothing where there is nothing to say."""
+    if record is None:
+        return ""
+    if record.policy_id is not None and record.state.at_rest:
+        return f"made {record.policy_id}" if seal is not None and seal.latest else "none"
+    start_from = record.spec.start_from
+    return f"uses {start_from.ref}" if start_from is not None else ""
+
+
+def _start_fields(start_from: StartFrom) -> dict[str, Any]:
+    return {
+        "policy_id": start_from.policy,
+        "kind": start_from.kind.value,
+        "manifest": start_from.manifest,
+        "sha256": start_from.sha256,
+    }
 
 
 def life_word(life: Life | None) -> str:
@@ -305,11 +338,12 @@ def _running_reason(record: Record, life: Life, now: datetime) -> str:
 
 def _row_cells(row: Row, reason: str, now: datetime) -> list[str]:
     if row.record is None:
-        return ["", "", "", "", reason, "", row.problem or ""]
+        return ["", "", "", "", "", reason, "", row.problem or ""]
     record = row.record
     age = short_duration((now - record.submitted_at).total_seconds())
     taken, progress = _time(record, row.life, now), _progress(row.life)
-    return [age, taken, record.run_id, progress, reason, _warning(record), record.spec.command]
+    told = [progress, policy_text(record, row.seal), reason, _warning(record)]
+    return [age, taken, record.run_id, *told, record.spec.command]
 
 
 def _progress(life: Life | None) -> str:

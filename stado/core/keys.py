@@ -18,6 +18,7 @@ QUEUE_MARKS = "index/ready/!"
 """So begin the marks that pause and resume the queue: they sort before every entry."""
 CAPACITY = "capacity/"
 ARTIFACTS = "artifacts/versions/"
+POLICIES = "policies/"
 COORDINATOR_LEASE = "control/coordinator.json"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
@@ -36,7 +37,7 @@ _OUTPUT_MANIFEST = re.compile(r"status/([^/]+)/output/([1-9][0-9]{0,5})/manifest
 _ARTIFACT = re.compile(rf"([^@/]+)@{_EPOCH}\.json")
 _ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
 
-_PART = re.compile(r"[0-9]{6,9}")
+_PART = re.compile(rf"{_EPOCH}-{_EPOCH}\.[0-9]{{6,9}}")
 
 _KEY_BYTES_MAX = 800
 """What every store takes (`stado.storage.keys`)."""
@@ -205,12 +206,6 @@ def parse_checkpoint_manifest(key: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def is_checkpoint_part(key: str, job_id: str, epoch: int, sequence: int) -> bool:
-    """Whether it is the key of some part of this checkpoint."""
-    beginning = f"{checkpoints_folder(job_id)}{epoch:06d}-{sequence:06d}."
-    return key.startswith(beginning) and bool(_PART.fullmatch(key.removeprefix(beginning)))
-
-
 def artifact(name: str, version: int) -> str:
     """A published version; names hold no `@`."""
     return f"{ARTIFACTS}{name}@{version:06d}.json"
@@ -240,3 +235,20 @@ def parse_artifact_use(key: str) -> tuple[str, int] | None:
     """(name, version) of the artifact that uses a job's output."""
     match = _ARTIFACT_USE.fullmatch(key.rpartition("/")[2])
     return (match[1], int(match[2])) if match else None
+
+
+def parse_checkpoint_part(key: str, job_id: str) -> tuple[int, int] | None:
+    """(epoch, sequence) of the save that uploaded a part of this job; None for any other key."""
+    folder = checkpoints_folder(job_id)
+    match = _PART.fullmatch(key.removeprefix(folder)) if key.startswith(folder) else None
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def is_checkpoint_manifest(key: str, job_id: str) -> bool:
+    """Whether it is the key of some save of this job."""
+    parsed = parse_checkpoint_manifest(key)
+    return parsed is not None and key == checkpoint_manifest(job_id, *parsed)
+
+
+def policy(job_id: str) -> str:
+    return f"{POLICIES}{job_id}.json"

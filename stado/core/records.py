@@ -13,8 +13,9 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
-from stado.core.spec import InputName, Priority, Request, Sha256, Spec
-from stado.core.states import Reason, State, Verdict, WarningCode
+from stado.core.sidecar import CheckpointMeta, Sha256
+from stado.core.spec import POLICY_PREFIX, InputName, Priority, Request, Spec
+from stado.core.states import Kind, Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX
 
 FORMAT_VERSION = 1
@@ -40,7 +41,14 @@ BaseId = Annotated[str, msgspec.Meta(pattern=rf"\A{BASE_PATTERN.pattern}\Z")]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=9_999_999_999_999)]
 """Since 1970, in the 13 digits that an index entry has for it."""
 
+Line = Annotated[str, msgspec.Meta(max_length=1024)]
+
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
+
+
+def policy_id(job_id: str) -> str:
+    """The name of the policy that a train job makes."""
+    return f"{POLICY_PREFIX}{job_id}"
 
 
 class Proof(Part, frozen=True, kw_only=True):
@@ -161,6 +169,11 @@ class Record(Document, frozen=True, kw_only=True):
     @property
     def batch_id(self) -> str | None:
         return base_of(self.id) if self.batch else None
+
+    @property
+    def policy_id(self) -> str | None:
+        """Of the policy that the job makes."""
+        return policy_id(self.id) if self.spec.makes_policy else None
 
     def own_key(self) -> str:
         return keys.record(self.state, self.id)
@@ -457,6 +470,19 @@ class OutputCopy(Document, frozen=True, kw_only=True):
         return None
 
 
+class SaveRef(Part, frozen=True, kw_only=True):
+    """A committed checkpoint, as others name it."""
+
+    manifest: str
+    """Key of its manifest."""
+    sha256: Sha256
+    """Of the manifest."""
+    at: Instant
+    size: Count
+    """Bytes of its files."""
+    meta: CheckpointMeta | None = None
+
+
 class CheckpointFile(Part, frozen=True, kw_only=True):
     """A file of a checkpoint, in parts that were uploaded one by one."""
 
@@ -464,6 +490,9 @@ class CheckpointFile(Part, frozen=True, kw_only=True):
     size: Count
     sha256: str
     parts: list[str]
+    """Keys, in order. Parts of earlier saves are among them, where they hold the same."""
+    digests: list[str] = msgspec.field(default_factory=list)
+    """SHA-256 of each part; empty where they are not known."""
 
 
 class Checkpoint(Document, frozen=True, kw_only=True):
@@ -474,15 +503,58 @@ class Checkpoint(Document, frozen=True, kw_only=True):
     sequence: Ordinal
     at: Instant
     files: list[CheckpointFile]
+    meta: CheckpointMeta | None = None
+    meta_invalid: Line | None = None
+    """Why what the job said of it is not believed."""
+    best: SaveRef | None = None
+    """The best save so far; None: this one, or nothing was measured yet."""
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
 
     def own_key(self) -> str:
         return keys.checkpoint_manifest(self.job_id, self.epoch, self.sequence)
 
     def flaw(self) -> str | None:
-        """Parts are deleted by what a manifest says of them."""
+        """Nothing is ever read or deleted of another job, or of a later save, because of it."""
         for part in (part for file in self.files for part in file.parts):
-            if not keys.is_checkpoint_part(part, self.job_id, self.epoch, self.sequence):
+            saved = keys.parse_checkpoint_part(part, self.job_id)
+            if saved is None or saved > (self.epoch, self.sequence):
                 return f"its part {part!r} is not its own"
+        if any(len(file.digests) not in (0, len(file.parts)) for file in self.files):
+            return "it has not a digest for each part"
+        if self.best is not None and not keys.is_checkpoint_manifest(
+            self.best.manifest, self.job_id
+        ):
+            return f"its best save {self.best.manifest!r} is not its own"
+        return None
+
+
+class PolicySeal(Document, frozen=True, kw_only=True):
+    """`policies/<id>.json`: what a train job left for others to start from, for ever."""
+
+    job_id: str
+    epoch: Epoch
+    at: Instant
+    """When the job ended."""
+    latest: SaveRef | None = None
+    best: SaveRef | None = None
+
+    @property
+    def policy_id(self) -> str:
+        return policy_id(self.job_id)
+
+    def save(self, kind: Kind) -> SaveRef | None:
+        return self.best if kind is Kind.BEST else self.latest
+
+    def own_key(self) -> str:
+        return keys.policy(self.job_id)
+
+    def flaw(self) -> str | None:
+        for save in (self.latest, self.best):
+            if save is not None and not keys.is_checkpoint_manifest(save.manifest, self.job_id):
+                return f"its save {save.manifest!r} is not its own"
         return None
 
 

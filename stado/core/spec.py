@@ -17,9 +17,11 @@ import msgspec
 
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Instant, Part, Text, canonical, from_plain
-from stado.core.ids import is_run_id
+from stado.core.ids import JOB_PATTERN, is_run_id
 from stado.core.inputs import NAME_PATTERN
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
+from stado.core.sidecar import Sha256
+from stado.core.states import JobType, Kind
 from stado.errors import Refused
 
 PRIORITY_MAX = 2**63 - 1
@@ -35,6 +37,9 @@ CPU_DEFAULT = 1.0
 MEMORY_GB_DEFAULT = 1.0
 MAX_LEASE_LOSSES_DEFAULT = 3
 
+POLICY_PREFIX = "policy_"
+"""With the id of the job that makes it: the name of a policy."""
+
 _DIFFERENCES_MAX = 5
 _LARGEST_NAMED = 3
 
@@ -46,10 +51,10 @@ Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
+PolicyId = Annotated[str, msgspec.Meta(pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.pattern}\Z")]
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
 Source = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,2000}\Z")]
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class Input(Part, frozen=True, kw_only=True):
@@ -68,6 +73,22 @@ class Input(Part, frozen=True, kw_only=True):
     def elsewhere(self) -> bool:
         """Whether it is an object outside this store."""
         return "://" in self.source
+
+
+class StartFrom(Part, frozen=True, kw_only=True):
+    """A save of a policy, pinned: it is restored before the job starts for the first time."""
+
+    policy: PolicyId
+    kind: Kind
+    manifest: Text
+    """Key of the save's manifest."""
+    sha256: Sha256
+    """Of the manifest."""
+
+    @property
+    def ref(self) -> str:
+        """As people write it: `policy_x:best`."""
+        return f"{self.policy}:{self.kind.value}"
 
 
 class Spec(Part, frozen=True, kw_only=True):
@@ -103,10 +124,24 @@ class Spec(Part, frozen=True, kw_only=True):
     )
     """Fetched before the command is started, each into a folder of its name; ordered by that."""
 
+    type: JobType = JobType.JOB
+    require_checkpoint: bool = False
+    """A success without a saved checkpoint is none. A train job's never is."""
+    start_from: StartFrom | None = None
+
     @property
     def takes_along(self) -> bool:
         """Whether a host has to fetch something before it can start the command."""
-        return bool(self.inputs)
+        return bool(self.inputs) or self.start_from is not None
+
+    @property
+    def makes_policy(self) -> bool:
+        return self.type is JobType.TRAIN
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether it has to leave a checkpoint."""
+        return self.require_checkpoint or self.makes_policy
 
 
 class Request(Part, frozen=True, kw_only=True):

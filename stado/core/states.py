@@ -64,6 +64,7 @@ class Reason(StrEnum):
     SUPERVISOR_DIED = "supervisor_died"
     MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"
     HOST_UNABLE = "host_unable"
+    NO_CHECKPOINT_SAVED = "no_checkpoint_saved"
 
 
 class WarningCode(StrEnum):
@@ -72,3 +73,21 @@ class WarningCode(StrEnum):
     OUTPUT_LEFT_OUT = "output_left_out"
     OUTPUT_UNDELIVERED = "output_undelivered"
     OUTPUT_URI_FAILED = "output_uri_failed"
+
+
+class JobType(StrEnum):
+    """What a job is for. Only a train job is treated in its own way: it makes a policy."""
+
+    JOB = "job"
+    TRAIN = "train"
+    PLAY = "play"
+    PREVIEW = "preview"
+    EVAL = "eval"
+    EXPORT = "export"
+
+
+class Kind(StrEnum):
+    """Which of a policy's two saves."""
+
+    BEST = "best"
+    LATEST = "latest"

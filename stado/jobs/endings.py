@@ -12,6 +12,7 @@ from stado.core import keys, moves
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, LateResult, Record
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Conflict, Unreadable
+from stado.jobs.policy_seals import seal_policy
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
@@ -67,13 +68,14 @@ def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Non
     """Settle right after our own verdict, when we hold the running record and removed the queue
     record ourselves: of an epoch that ended at rest nothing has to be looked for.
 
-    Writes the record at rest, then deletes `running/`; a crash between them leaves both, and
-    the record at rest counts. Any settler, and the coordinator's reap pass, deletes the rest."""
+    Writes the record at rest (of a train job its policy before), then deletes `running/`; a crash
+    between them leaves both, and the record at rest counts. Any settler, and the coordinator's
+    reap pass, deletes the rest."""
     final = moves.after(cell)
     if not final.state.at_rest:
         settle(repo, final.id, cell.record.epoch)
         return
-    project(repo, final)
+    _come_to_rest(repo, final)
     try:
         repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
     except Conflict:
@@ -94,12 +96,20 @@ def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
         return cell
     following = moves.after(cell)
     if following.state is not State.QUEUED:
-        project(repo, following)
+        _come_to_rest(repo, following)
     elif not _epoch_begun(repo, job_id, following.epoch):
         repo.create_entry(following)
         project(repo, following)
     _clean_up(repo, job_id, epoch)
     return cell
+
+
+def _come_to_rest(repo: Repository, final: Record) -> None:
+    """Nobody sees a train job at rest whose policy could still change. A crash between the two
+    leaves a sealed policy, and the job where it was; settling again finishes it."""
+    if final.spec.makes_policy:
+        seal_policy(repo, final)
+    project(repo, final)
 
 
 def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:

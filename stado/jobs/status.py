@@ -12,10 +12,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stado.core import ids, keys
-from stado.core.records import ClaimCell, EndCell, Heartbeat, LateResult, Record
+from stado.core.records import (
+    Checkpoint,
+    ClaimCell,
+    EndCell,
+    Heartbeat,
+    LateResult,
+    PolicySeal,
+    Record,
+)
 from stado.core.states import State, Verdict, projection_rank
-from stado.errors import Ambiguous, NotFound, Unreadable
+from stado.errors import Ambiguous, Denied, NotFound, Unreadable
+from stado.jobs.checkpoints import newest_manifests
 from stado.jobs.finding import find_job
+from stado.jobs.policy_seals import find_seal
 from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import LIST_LIMIT_MAX
@@ -49,6 +59,8 @@ class Row:
     problem: str | None = None
     life: Life | None = None
     """Of a job that runs."""
+    seal: PolicySeal | None = None
+    """What a train job made that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +203,18 @@ def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
         life = life_of(repo, record) if record.state is State.RUNNING else None
     except (Unreadable, Ambiguous) as error:
         return Row(job_id, _shown(states), None, str(error))
-    return Row(job_id, record.state, record, life=life)
+    return Row(job_id, record.state, record, life=life, seal=_seal_of(repo, record))
+
+
+def _seal_of(repo: Repository, record: Record) -> PolicySeal | None:
+    """One read for a train job at rest. One that cannot be read costs no row."""
+    if not record.spec.makes_policy or not record.state.at_rest:
+        return None
+    try:
+        return find_seal(repo, record.id)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return None
 
 
 def _record_of(repo: Repository, job_id: str, states: list[State]) -> Record | None:
@@ -242,6 +265,10 @@ class Story:
     life: Life | None
     """Of the present epoch, while it runs."""
     epochs: list[EpochStory]
+    checkpoint: Checkpoint | None = None
+    """The newest that can be read by who asks."""
+    seal: PolicySeal | None = None
+    """What a train job made that has ended."""
 
 
 def story(repo: Repository, job_id: str) -> Story:
@@ -257,7 +284,22 @@ def story(repo: Repository, job_id: str) -> Story:
         epochs=repo.tasks.map(
             lambda epoch: _epoch_story(repo, job_id, epoch), epochs, limit=PARALLEL_REQUESTS
         ),
+        checkpoint=_newest_checkpoint(repo, job_id),
+        seal=_seal_of(repo, record),
     )
+
+
+def _newest_checkpoint(repo: Repository, job_id: str) -> Checkpoint | None:
+    """A listing, and a read where there is one."""
+    try:
+        for key in newest_manifests(repo, job_id, limit=1):
+            found = repo.find(Checkpoint, key)
+            return found.value if found is not None else None
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+    except Denied:
+        return None
+    return None
 
 
 def life_of(repo: Repository, record: Record) -> Life:

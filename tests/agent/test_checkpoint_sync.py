@@ -11,7 +11,8 @@ import pytest
 
 from stado.core import keys
 from stado.errors import Ambiguous, Unavailable, Unreadable
-from stado.jobs import checkpoints
+from stado.jobs import checkpoints, saving
+from stado.jobs.saving import Manner
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
@@ -54,14 +55,13 @@ def _folder(tmp_path: Path, *, count: int = 3) -> Path:
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     for number in range(count):
-        (folder / f"part-{number}").write_text(f"old {number}")
+        (folder / f"part-{number}").write_text(f"{number}ld {number}")
     return folder
 
 
 def _save(world: World, folder: Path, between: Callable[[], None] | None = None) -> bool:
-    saved = checkpoints.save(
-        world.repo, job_id=JOB, epoch=1, sequence=1, folder=folder, part_bytes=3, between=between
-    )
+    manner = Manner(part_bytes=3, between=between)
+    saved = saving.save(world.repo, job_id=JOB, epoch=1, sequence=1, folder=folder, manner=manner)
     return saved is not None
 
 
@@ -101,7 +101,7 @@ def test_a_saved_folder_comes_back_in_parts_and_whole(world: World, tmp_path: Pa
     (tmp_path / "from" / "deep").mkdir(parents=True)
     (tmp_path / "from" / "deep" / "weights").write_bytes(bytes(range(35)))
     (tmp_path / "from" / "empty").write_bytes(b"")
-    CheckpointSync(world.repo, tmp_path / "from", part_bytes=10).save_rest(JOB, 1)
+    CheckpointSync(world.repo, tmp_path / "from", manner=Manner(part_bytes=10)).save_rest(JOB, 1)
     assert len(world.names(keys.checkpoints_folder(JOB))) == 5
     restored = CheckpointSync(world.repo, tmp_path / "to")
     restored.restore_newest(JOB)
@@ -116,6 +116,7 @@ def test_the_last_two_stay_and_older_ones_go_with_their_parts(world: World, tmp_
     for number in range(5):
         (tmp_path / "step").write_text("x" * (number + 1))
         sync.save_rest(JOB, 1)
+    sync.sweep_rest()
     assert [keys.parse_checkpoint_manifest(name) for name in _manifests(world)] == [(1, 4), (1, 5)]
     assert len(world.names(keys.checkpoints_folder(JOB))) == 4
 
@@ -166,7 +167,7 @@ def test_files_that_are_replaced_during_the_upload_are_saved_as_they_were(
     assert _save(_busy(world, replace_all), folder)
     checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
     restored = {path.name: path.read_text() for path in (tmp_path / "to").iterdir()}
-    assert restored == {"part-0": "old 0", "part-1": "old 1", "part-2": "old 2"}
+    assert restored == {"part-0": "0ld 0", "part-1": "1ld 1", "part-2": "2ld 2"}
     assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
 
 
@@ -204,9 +205,9 @@ def test_what_an_earlier_save_left_beside_the_folder_is_not_taken(
     (tmp_path / "checkpoints.saving" / "part-0").write_text("stale")
     (tmp_path / "checkpoints.saving" / "stale").write_text("stale")
     assert _save(world, folder)
-    checkpoint = checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
+    checkpoint, _ = checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
     assert [file.path for file in checkpoint.files] == ["part-0"]
-    assert (folder / "part-0").read_text() == (tmp_path / "to/part-0").read_text() == "old 0"
+    assert (folder / "part-0").read_text() == (tmp_path / "to/part-0").read_text() == "0ld 0"
 
 
 # --- a save that comes to nothing -----------------------------------------------------------
@@ -233,7 +234,7 @@ def test_parts_stay_when_their_manifest_may_be_there(world: World, tmp_path: Pat
     with pytest.raises(Ambiguous):
         _save(world, folder)
     checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
-    assert (tmp_path / "to/part-2").read_text() == "old 2"
+    assert (tmp_path / "to/part-2").read_text() == "2ld 2"
 
 
 def test_a_store_that_stays_away_is_asked_once_to_take_the_parts_back(
@@ -275,7 +276,7 @@ def test_saves_of_the_supervisor_can_be_stopped_too(world: World, tmp_path: Path
     def stop() -> None:
         raise Stopped
 
-    sync = CheckpointSync(world.repo, _folder(tmp_path), part_bytes=3)
+    sync = CheckpointSync(world.repo, _folder(tmp_path), manner=Manner(part_bytes=3))
     with pytest.raises(Stopped):
         sync.save_rest(JOB, 1, between=stop)
     with pytest.raises(Stopped):
@@ -305,12 +306,12 @@ def test_a_restore_holds_no_part_in_memory(world: World, tmp_path: Path) -> None
     world.repo = world.repo_over(world.store)
     assert _save(world, _folder(tmp_path))
     checkpoints.restore(world.repo, _manifests(world)[0], tmp_path / "to")
-    assert (tmp_path / "to/part-2").read_text() == "old 2"
+    assert (tmp_path / "to/part-2").read_text() == "2ld 2"
     assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
 
 
 def test_a_caller_can_stop_a_restore_between_two_parts(world: World, tmp_path: Path) -> None:
-    CheckpointSync(world.repo, _folder(tmp_path), part_bytes=3).save_rest(JOB, 1)
+    CheckpointSync(world.repo, _folder(tmp_path), manner=Manner(part_bytes=3)).save_rest(JOB, 1)
     looks: list[int] = []
 
     def between() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stado.core import keys
+from stado.core.records import PolicySeal, SaveRef
 from stado.core.spec import COMMAND_BYTES_MAX
 from stado.core.states import State
 from stado.jobs.finding import find_job
@@ -60,13 +62,19 @@ def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
 
 
 def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
+    trained, sealed_at = "zrkkcmezlzooeqjq", world.repo.now()
+    manifest = keys.checkpoint_manifest(trained, 1, 1)
+    save = SaveRef(manifest=manifest, sha256=DIGEST, at=sealed_at, size=1)
+    seal = PolicySeal(job_id=trained, epoch=1, at=sealed_at, latest=save)
+    world.repo.store.create(keys.policy(trained), seal.encode())
     job_id = stado.ok(
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--pre-command", "make", "--strict-shell"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
-        *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x", "run"),
+        *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
+        *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest", "run"),
     )
     found = find_job(world.repo, job_id)
     assert found is not None
@@ -92,6 +100,14 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
                 "path": "",
             }
         ],
+        "type": "play",
+        "require_checkpoint": True,
+        "start_from": {
+            "policy": f"policy_{trained}",
+            "kind": "latest",
+            "manifest": manifest,
+            "sha256": DIGEST,
+        },
     }
 
 

@@ -26,8 +26,10 @@ from stado.core.records import (
     LateResult,
     Manifest,
     OutputCopy,
+    PolicySeal,
     Record,
     RunRecord,
+    SaveRef,
 )
 from stado.core.spec import Request, Spec
 from stado.core.states import State
@@ -190,11 +192,23 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
             parts=[
                 keys.checkpoint_part(found.job_id, found.epoch, found.sequence, number)
                 for number, _ in enumerate(file.parts)
-            ]
+            ],
+            digests=["" for _ in file.parts],
         )
         for file in found.files
     ]
-    return found.evolve(files=files)
+    return found.evolve(files=files, best=_own_save(found.job_id, found.best))
+
+
+def _own_save(job_id: str, save: SaveRef | None) -> SaveRef | None:
+    return save and save.evolve(manifest=keys.checkpoint_manifest(job_id, 1, 1))
+
+
+@st.composite
+def policy_seals(draw: st.DrawFn) -> PolicySeal:
+    seal: PolicySeal = draw(parts(PolicySeal)).evolve(job_id=draw(job_ids))
+    job_id = seal.job_id
+    return seal.evolve(latest=_own_save(job_id, seal.latest), best=_own_save(job_id, seal.best))
 
 
 @st.composite
@@ -212,5 +226,6 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     OutputCopy: output_copies,
     Artifact: artifacts,
     Checkpoint: checkpoints,
+    PolicySeal: policy_seals,
     LateResult: late_results,
 }

@@ -15,7 +15,7 @@ from stado.core import keys
 from stado.core.records import Checkpoint, CheckpointFile, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, StadoError
-from stado.jobs import checkpoints
+from stado.jobs import checkpoints, saving
 from stado.jobs.downloads import download
 from stado.jobs.folders import remove_folder
 from stado.jobs.outputs import publish, safe_target
@@ -224,12 +224,37 @@ def test_a_checkpoint_deletes_nothing_but_its_own_parts(world: World) -> None:
     job = world.submit("true")
     key = leave_checkpoint(world, job, ["a"])
     checkpoint = world.repo.read(Checkpoint, key).value
-    forged = checkpoint.evolve(
-        files=[checkpoint.files[0].evolve(parts=[keys.record(State.QUEUED, job)])]
-    )
-    world.store.put(key, forged.encode())
-    with pytest.raises(StadoError, match="not its own"):
-        checkpoints.delete(world.repo, world.repo.read(Checkpoint, key).value)
+    other = world.submit("true")
+    for stolen in (
+        keys.record(State.QUEUED, job),
+        keys.checkpoint_part(other, 1, 1, 0),
+        keys.checkpoint_part(job, 1, 2, 0),
+        keys.checkpoint_manifest(job, 1, 1),
+        f"{keys.checkpoint_part(job, 1, 1, 0)}/..",
+    ):
+        forged = checkpoint.evolve(files=[checkpoint.files[0].evolve(parts=[stolen])])
+        world.store.put(key, forged.encode())
+        with pytest.raises(StadoError, match="not its own"):
+            checkpoints.read_manifest(world.repo, key)
+
+
+def test_a_sweep_deletes_checkpoints_and_nothing_else(world: World) -> None:
+    """Names that no checkpoint has, and what was saved later, stay."""
+    job = world.submit("true")
+    key = leave_checkpoint(world, job, ["a"])
+    kept = world.repo.read(Checkpoint, key).value.evolve(sequence=2)
+    folder = keys.checkpoints_folder(job)
+    others = [
+        f"{folder}junk",
+        f"{folder}000001-000001.junk",
+        keys.checkpoint_part(job, 1, 3, 0),
+        keys.checkpoint_manifest(job, 2, 1),
+    ]
+    for name in (*others, keys.checkpoint_part(job, 1, 1, 7)):
+        world.store.put(name, b"x")
+    checkpoints.sweep(world.repo, [kept])
+    part = keys.checkpoint_part(job, 1, 1, 0)
+    assert world.names(folder) == sorted([*others, part])
     assert world.states(job) == {State.QUEUED}
 
 
@@ -293,10 +318,10 @@ def test_a_deep_checkpoint_comes_back(world: World, home: Path) -> None:
     folder.mkdir()
     make_deep(folder, 1200)
     job = world.submit("true")
-    saved = checkpoints.save(world.repo, job_id=job, epoch=1, sequence=1, folder=folder)
+    saved = saving.save(world.repo, job_id=job, epoch=1, sequence=1, folder=folder)
     assert saved is not None
     checkpoints.restore(world.repo, keys.checkpoint_manifest(job, 1, 1), folder)
-    assert (folder / saved.files[0].path).read_bytes() == CONTENT
+    assert (folder / saved.checkpoint.files[0].path).read_bytes() == CONTENT
     remove_folder(folder)
 
 

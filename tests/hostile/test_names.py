@@ -94,6 +94,9 @@ def test_no_name_in_a_listing_is_too_odd_to_be_looked_at(name: str) -> None:
     assert segment is None or keys.log_segment("x", *segment).endswith(f"/{name}")
     manifest = keys.parse_checkpoint_manifest(name)
     assert manifest is None or keys.checkpoint_manifest("x", *manifest).endswith(f"/{name}")
+    folder = keys.checkpoints_folder("x")
+    part = keys.parse_checkpoint_part(f"{folder}{name}", "x")
+    assert part is None or name.startswith(f"{part[0]:06d}-{part[1]:06d}.")
     parse_entry(name)
 
 
@@ -107,8 +110,11 @@ def test_names_that_are_built_are_parsed(epoch: int, offset: int, job_id: str) -
     key = keys.checkpoint_manifest(job_id, epoch, sequence)
     assert keys.parse_checkpoint_manifest(key) == (epoch, sequence)
     part = keys.checkpoint_part(job_id, epoch, sequence, offset % 10**6)
-    assert keys.is_checkpoint_part(part, job_id, epoch, sequence)
-    assert not keys.is_checkpoint_part(part, job_id, epoch, sequence % 999_999 + 1)
+    assert keys.parse_checkpoint_part(part, job_id) == (epoch, sequence)
+    assert keys.parse_checkpoint_part(part, f"{job_id}x") is None
+    assert keys.is_checkpoint_manifest(key, job_id)
+    assert not keys.is_checkpoint_manifest(key, f"{job_id}x")
+    assert not keys.is_checkpoint_manifest(part, job_id)
 
 
 @pytest.mark.parametrize(

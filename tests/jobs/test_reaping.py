@@ -9,7 +9,7 @@ from stado.core.records import Capacity, Ending, Intent, JobReport, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import StoreError, Unavailable
-from stado.jobs import checkpoints
+from stado.jobs import saving
 from stado.jobs.changes import cancel
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle
@@ -105,7 +105,7 @@ def test_a_silent_job_is_queued_again_within_its_lease_and_a_tick(
     claimed = world.start()
     if saved:
         (tmp_path / "model").write_text("weights")
-        checkpoints.save(world.repo, job_id=job, epoch=1, sequence=0, folder=tmp_path)
+        saving.save(world.repo, job_id=job, epoch=1, sequence=0, folder=tmp_path)
     passes = Passes(world.repo, by="coordinator")
     passes.tick()
     world.clock.sleep(first_look)
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_grows_is_proof_of_life(world: World, tmp_path: Path) 
     for sequence in range(TURNS):
         if sequence % 6 == 0:
             (tmp_path / "state").write_text(str(sequence))
-            checkpoints.save(world.repo, job_id=job, epoch=1, sequence=sequence, folder=tmp_path)
+            saving.save(world.repo, job_id=job, epoch=1, sequence=sequence, folder=tmp_path)
         assert judge.turn().reaped == []
         world.clock.sleep(TICK)
     assert world.lose(judge).reaped == [job]
@@ -407,7 +407,7 @@ def test_a_reaper_that_runs_once_heeds_siblings_checkpoints_and_reports(
     agent.broadcast()
     world.clock.sleep(LEASE + 1)
     (tmp_path / "state").write_text("x")
-    checkpoints.save(world.repo, job_id=job, epoch=1, sequence=0, folder=tmp_path)
+    saving.save(world.repo, job_id=job, epoch=1, sequence=0, folder=tmp_path)
     assert reaper(world, once=True).turn().reaped == []
     world.clock.sleep(LEASE + 1)
     world.submit()

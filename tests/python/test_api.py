@@ -16,12 +16,16 @@ import pytest
 import stado as api
 from stado.api import _FIELDS, JobOptions, _repository
 from stado.cli.job_options import job_options
-from stado.core.records import Phase, Progress
+from stado.core import keys
+from stado.core.records import Phase, PolicySeal, Progress, SaveRef
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.outputs import publish
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
 from tests.cli.conftest import Program, World
+
+TRAINED = "zrkkcmezlzooeqjq"
+"""A job that has left a policy."""
 
 EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "priority": (3, ["3"]),
@@ -35,6 +39,9 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "strict_shell": (True, []),
     "expect_output": (("model.npz", "plots/*.png"), ["model.npz", "plots/*.png"]),
     "output_uri": ("stado://models", ["stado://models"]),
+    "type": ("train", ["train"]),
+    "require_checkpoint": (True, []),
+    "start_from": (f"policy_{TRAINED}:latest", [f"policy_{TRAINED}:latest"]),
     "env": ({"A": "1", "B": "x y"}, ["A=1", "B=x y"]),
 }
 """A value of each option here, and what the command line has for it."""
@@ -45,6 +52,17 @@ ELSEWHERE = {"env_file"}
 
 def submitted(run_id: str = "x", **options: Any) -> api.Job:
     return api.submit("run", run_id=run_id, **options)
+
+
+def leave_policy(world: World, job_id: str) -> None:
+    save = SaveRef(
+        manifest=keys.checkpoint_manifest(job_id, 1, 1),
+        sha256="0" * 64,
+        at=world.repo.now(),
+        size=1,
+    )
+    seal = PolicySeal(job_id=job_id, epoch=1, at=world.repo.now(), latest=save)
+    world.repo.store.create(keys.policy(job_id), seal.encode())
 
 
 def in_a_moment(act: Callable[[], object]) -> threading.Timer:
@@ -94,6 +112,7 @@ def test_the_options_are_those_of_the_command_line_under_the_same_names() -> Non
 def test_an_option_makes_the_same_request_as_on_the_command_line(
     stado: Program, world: World, name: str
 ) -> None:
+    leave_policy(world, TRAINED)
     value, texts = EXAMPLES[name]
     option = f"--{name.replace('_', '-')}"
     words = [word for text in texts for word in (option, text)] or [option]

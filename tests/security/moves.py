@@ -3,6 +3,7 @@ notes their requests: the usual ways, and what is left to others when one of the
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -11,8 +12,9 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.records import Capacity, Ending, Phase
 from stado.core.spec import Spec, make_request
-from stado.core.states import State, Verdict
+from stado.core.states import JobType, State, Verdict
 from stado.errors import Denied
+from stado.jobs import saving
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, rerun
 from stado.jobs.deployments import read_deployment
@@ -20,6 +22,7 @@ from stado.jobs.endings import ask_cancel, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.life import LifeSigns
+from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.status import newest, story
@@ -58,6 +61,8 @@ def requests_of_submitters() -> set[Request]:
     _follow(world, repo, job)
     _cancel_of_a_silent_holder(world, repo)
     _look_for_what_was_lost(world, repo)
+    _end_a_training(requests, lambda world, repo, job: find_job(repo, job))
+    _take_a_policy(requests)
     return requests
 
 
@@ -71,6 +76,7 @@ def requests_of_readers() -> set[Request]:
             lambda store: GuardedStore(RecordingStore(store, requests), before=_refuse_writes),
             _look_around,
         )
+    _take_a_policy(requests)
     return requests
 
 
@@ -83,6 +89,7 @@ def requests_of_coordinators() -> set[Request]:
     for move in _moves().values():
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _coordinate)
     _forget_an_agent(_passes_of, requests)
+    _end_a_training(requests, _coordinate)
     return requests
 
 
@@ -180,6 +187,40 @@ def _settle_late(requests: set[Request]) -> None:
     asks = world.repo.find_asks(job, 2)
     assert asks is not None
     assert asks.value.cancel
+
+
+def _train(world: World) -> str:
+    """A training that has saved and is over; nobody has settled it yet."""
+    job = world.submit(spec=Spec(command="", type=JobType.TRAIN))
+    claimed = world.start()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "it").mkdir()
+        (Path(folder) / "it" / "model").write_bytes(b"weights")
+        saving.save(world.repo, job_id=job, epoch=1, sequence=1, folder=Path(folder) / "it")
+    now = world.repo.now()
+    ending = Ending(verdict=Verdict.FAILED, started_at=now, ended_at=now, by="x")
+    give_verdict(world.repo, claimed.record, ending)
+    return job
+
+
+def _end_a_training(
+    requests: set[Request], meet: Callable[[World, Repository, str], object]
+) -> None:
+    world = World()
+    job = _train(world)
+    meet(world, world.repo_over(RecordingStore(world.store, requests)), job)
+    assert world.has(keys.policy(job))
+
+
+def _take_a_policy(requests: set[Request]) -> None:
+    world = World()
+    job = _train(world)
+    settle(world.repo, job, 1)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    assert newest_policies(repo, limit=5).seals
+    seal, _, save = find_save(repo, f"policy_{job}:latest")
+    with tempfile.TemporaryDirectory() as folder:
+        download_save(repo, seal, save, Path(folder))
 
 
 def _find_what_was_lost(tick_of: Callable[[Repository], Tick], requests: set[Request]) -> None:
@@ -336,6 +377,25 @@ def _goes_on_from_a_checkpoint(scene: RecordedScene) -> None:
     scene.run(scene.claim())
 
 
+def _trains(scene: RecordedScene) -> None:
+    """It is fenced at its last loss, when its policy is sealed, and has something to say later."""
+    scene.job = scene.world.submit(
+        "train", spec=Spec(command="", type=JobType.TRAIN, max_lease_losses=0)
+    )
+    scene.entry = next(one for one in scene.world.entries() if one.job_id == scene.job)
+    scene.clock.at(scene.clock.monotonic() + 40, lambda: _end_by_loss(scene))
+    scene.run(scene.claim())
+
+
+def _end_by_loss(scene: RecordedScene) -> None:
+    scene.seal()
+    record = scene.world.find(scene.job).record
+    now = scene.world.repo.now()
+    ending = Ending(verdict=Verdict.FAILED, started_at=now, ended_at=now, by="coordinator")
+    give_verdict(scene.world.repo, record, ending)
+    settle(scene.world.repo, scene.job, 1)
+
+
 def _kill(scene: RecordedScene) -> None:
     """The supervisor that was forked last."""
     scene.processes.forked[-1].kill()
@@ -391,4 +451,5 @@ _LIVES: tuple[Callable[[RecordedScene], None], ...] = (
     _is_sealed_and_cancelled,
     _is_followed,
     _prints_more_than_is_kept,
+    _trains,
 )

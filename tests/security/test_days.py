@@ -131,7 +131,7 @@ def test_a_gate_lets_pass_what_a_policy_allows_and_refuses_the_rest(
         for refused in (
             lambda: store.put(key, b"other"),
             lambda: store.delete(key, version),
-            lambda: store.get(keys.checkpoint_manifest("zrkkcmezlzooeqjq", 1, 1)),
+            lambda: store.get(keys.COORDINATOR_LEASE),
         ):
             with pytest.raises(Denied, match="AccessDenied"):
                 refused()

@@ -130,9 +130,9 @@ def test_a_submitter_can_neither_unmake_a_cell_nor_speak_for_an_agent(
             store.put(key, b"{}")
 
 
-def test_checkpoints_are_read_by_agents_alone(
+def test_checkpoints_are_written_by_agents_alone(
     enforced: Enforced, store_of: Callable[[str], Store]
 ) -> None:
     for role in _ROLES:
         with pytest.raises(Denied):
-            store_of(role).get(keys.checkpoint_manifest("zrkkcqmezlzooeqj", 1, 1))
+            store_of(role).put(keys.checkpoint_manifest("zrkkcqmezlzooeqj", 1, 1), b"{}")

@@ -34,6 +34,7 @@ KEYS = (
     keys.published("models") + keys.copied_file(JOB, "result"),
     keys.artifact("digits", 1),
     keys.artifact_use(JOB, "digits", 1),
+    keys.policy(JOB),
     keys.capacity("one"),
     keys.COORDINATOR_LEASE,
     keys.PROOF,
