@@ -27,6 +27,7 @@ from stado.errors import JobCancelled, JobError, JobFailed, JobTimedOut, NotFini
 from stado.jobs.changes import cancel
 from stado.jobs.downloads import download
 from stado.jobs.finding import find_job
+from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import JobLog, LogPiece
 from stado.jobs.repository import Repository
 from stado.jobs.results import RESULT_MISSING, read_result
@@ -179,8 +180,11 @@ class Job:
     ) -> Iterator[LogPiece]:
         patience = self._patience(repo)
         pace = Pace(repo.clock, seconds_min=_LOG_PAUSE_SECONDS, seconds_max=_LOG_PAUSE_SECONDS_MAX)
+        note = FollowerNote(repo, self.id)
         while True:
             record = sight.record
+            if follow and record.state is State.RUNNING:
+                note.renew_when_due()
             for piece in _patiently(patience, whole, record):
                 pace.quicken()
                 yield piece
