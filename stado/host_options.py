@@ -35,11 +35,38 @@ _OPTIONS = (
         metavar="GIB",
         help="GiB of memory to give to jobs. Default: what is free.",
     ),
+    click.option(
+        "--secrets-dir",
+        envvar="STADO_SECRETS_DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Folder of secrets for jobs: ITEM/FIELD, mode 0600. [env: STADO_SECRETS_DIR]",
+    ),
+    click.option(
+        "--secrets-from",
+        envvar="STADO_SECRETS_FROM",
+        type=click.Choice(["aws", "gcp"]),
+        help="Service of secrets for jobs, asked as this host. [env: STADO_SECRETS_FROM]",
+    ),
+    click.option(
+        "--secrets-endpoint",
+        envvar="STADO_SECRETS_ENDPOINT",
+        metavar="URL",
+        help="Where that service is. Default: its own. [env: STADO_SECRETS_ENDPOINT]",
+    ),
+    click.option(
+        "--allow-secret",
+        envvar="STADO_ALLOW_SECRETS",
+        multiple=True,
+        metavar="PATTERN",
+        help="Items that jobs may ask for, as in 'team/*' (repeatable). Default: none. "
+        "[env: STADO_ALLOW_SECRETS, several with blanks]",
+    ),
 )
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--consumer-id`, `--work-dir`, `--cpu` and `--memory-gb`, under these names."""
+    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb` and what concerns secrets."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

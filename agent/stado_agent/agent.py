@@ -29,6 +29,7 @@ from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
 from stado_agent.log_spool import LogLimit
 from stado_agent.second_copy import OpenStore, no_other_stores
+from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
 from stado_agent.workspace import HostFolder, SupervisorNote
@@ -87,6 +88,8 @@ class AgentSettings:
     cache_bytes: int | None = None
     """Of what jobs have fetched that is kept for others; None: a tenth of the disk, at most
     20 GiB."""
+    secrets: SecretSettings = field(default_factory=SecretSettings)
+    """What jobs may ask of this host."""
     version: str = ""
 
 
@@ -436,6 +439,7 @@ class Agent:
                 open_bucket=open_bucket,
                 open_store=open_store,
                 checkpoint_bytes_per_second=settings.checkpoint_bytes_per_second,
+                secrets=Secrets(settings.secrets),
             )
             serve(channel, repo, host)
 

@@ -7,6 +7,7 @@ gets only the secrets that were given to it. docs/jobs.md has the table of what 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from stado.core.records import Record
 from stado.core.spec import largest_text, variable_bytes
@@ -20,11 +21,19 @@ _WITHOUT_ACCELERATORS = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def command_environment(
-    host: Mapping[str, str], record: Record, workspace: Workspace
+    host: Mapping[str, str],
+    record: Record,
+    workspace: Workspace,
+    secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """The host's variables, then the job's own, then ours."""
-    inherited = inherited_environment(host)
-    return inherited | _WITHOUT_ACCELERATORS | record.spec.environment | _own(record, workspace)
+    """The host's variables, then the job's own, then ours. `secrets`: values by variable."""
+    return {
+        **inherited_environment(host),
+        **_WITHOUT_ACCELERATORS,
+        **record.spec.environment,
+        **secrets,
+        **_own(record, workspace),
+    }
 
 
 def inherited_environment(host: Mapping[str, str]) -> dict[str, str]:

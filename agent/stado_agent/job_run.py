@@ -28,6 +28,7 @@ from stado.core.records import (
     LateResult,
     Manifest,
     Phase,
+    Progress,
     Record,
 )
 from stado.core.states import Reason, Verdict, WarningCode
@@ -50,10 +51,12 @@ from stado_agent.input_cache import InputCache
 from stado_agent.input_fetching import InputFetching, InputUnavailable
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.masking import MaskedSink, Masker
 from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
 from stado_agent.report_folder import ReportFolder
 from stado_agent.second_copy import OpenStore, SecondCopy, no_other_stores
+from stado_agent.secrets import SecretRefused, Secrets, SecretSettings, take_secrets
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
@@ -99,6 +102,7 @@ class Host:
     open_bucket: OpenBucket = no_buckets
     checkpoint_bytes_per_second: float | None = None
     """Of one job's saves; None: as fast as the store takes them."""
+    secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
 
@@ -196,6 +200,10 @@ class JobRun:
         self._patience = Patience(
             repo.clock, repo.entropy, job_id=claimed.record.id, tell=self._tell_trouble
         )
+        self._secrets: dict[str, str] = {}
+        self._masker: Masker | None = None
+        """None as long as no secret is known."""
+        self._masked_sinks: dict[ProcessIdentity, MaskedSink] = {}
         self._shell: StrictShell | None = None
         """Of the command that was started last, where it is strict."""
         self._reports = ReportFolder(self._workspace.report)
@@ -280,6 +288,8 @@ class JobRun:
             if self._record.spec.inputs:
                 self._fetch_inputs()
             self._restore_checkpoint()
+            if self._record.spec.secrets:
+                self._take_secrets()
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
@@ -345,6 +355,24 @@ class JobRun:
         except (Conflict, NotFound, Refused, Unreadable) as error:
             raise _InputUnavailable(f"{what}: {error}") from error
 
+    def _take_secrets(self) -> None:
+        """From here on what the command prints, and what is said about it, is masked."""
+        try:
+            self._secrets = take_secrets(
+                self._host.secrets,
+                self._record.spec.secrets,
+                clock=self._repo.clock,
+                entropy=self._repo.entropy,
+                heed=self._heed,
+                tell=self._tell_trouble,
+            )
+        except SecretRefused as error:
+            raise _InputUnavailable(str(error)) from None
+        self._masker = Masker(self._secrets.values())
+
+    def _masked(self, text: str) -> str:
+        return text if self._masker is None else self._masker.text(text)
+
     def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
         return self._ending(Verdict.FAILED, reason, detail, exit_code)
@@ -408,7 +436,7 @@ class JobRun:
         return Ending(
             verdict=verdict,
             reason=reason,
-            detail=None if detail is None else moves.clip(detail),
+            detail=None if detail is None else moves.clip(self._masked(detail)),
             exit_code=exit_code,
             started_at=self._started_at,
             ended_at=self._repo.now(),
@@ -441,9 +469,15 @@ class JobRun:
         """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it
         could not be started."""
         self._stop_if_cancelled()
+        masked = None
+        if self._masker is not None:
+            masked = MaskedSink(self._masker, self._spool.append, self._repo.tasks.lock())
+        sink = self._spool.append if masked is None else masked.append
         with self._refusals():
-            process = self._host.processes.start(self._command(command))
+            process = self._host.processes.start(self._command(command, sink))
         self._process = process
+        if masked is not None:
+            self._masked_sinks[process.identity] = masked
         self._on_started()
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
@@ -459,7 +493,7 @@ class JobRun:
         self._memory_exceeded = process.memory_exceeded()
         return exit_code
 
-    def _command(self, command: str) -> Command:
+    def _command(self, command: str, sink: Callable[[memoryview], None]) -> Command:
         spec = self._record.spec
         memory_gb = spec.memory_gb
         environment = self._environment()
@@ -468,12 +502,14 @@ class JobRun:
             argv=self._argv(command, environment),
             environment=environment,
             folder=self._workspace.work if spec.host_dir is None else Path(spec.host_dir),
-            sink=self._spool.append,
+            sink=sink,
             memory_bytes=None if memory_gb is None else round(memory_gb * _GIB),
         )
 
     def _environment(self) -> dict[str, str]:
-        return command_environment(self._host.environment, self._record, self._workspace)
+        return command_environment(
+            self._host.environment, self._record, self._workspace, self._secrets
+        )
 
     def _argv(self, command: str, environment: Mapping[str, str]) -> Sequence[str]:
         if not self._record.spec.strict_shell:
@@ -494,10 +530,16 @@ class JobRun:
             exit_code = process.wait(self._look_seconds)
             if exit_code is not None:
                 return exit_code
-            self._pulse.progress = self._reports.progress()
+            self._pulse.progress = self._reported_progress()
             self._heed()
             self._heed_memory(process)
             self._shipping.start()
+
+    def _reported_progress(self) -> Progress | None:
+        told = self._reports.progress()
+        if told is None or self._masker is None:
+            return told
+        return told.evolve(text=self._masker.text(told.text))
 
     def _heed_memory(self, process: JobProcess) -> None:
         """Above its memory all of it is ended: what the kernel leaves of a command, having killed
@@ -538,6 +580,9 @@ class JobRun:
     def _close(self, process: JobProcess) -> None:
         if not process.close(_OUTPUT_SECONDS):
             log.warning("event=output_cut_off job=%s", self._record.id)
+        masked = self._masked_sinks.pop(process.identity, None)
+        if masked is not None:
+            masked.finish()
 
     def _ending_of(self, process: JobProcess) -> CommandEnding:
         return CommandEnding(
@@ -551,7 +596,7 @@ class JobRun:
     def _tell_trouble(self, trouble: str | None) -> None:
         """Others read it in our beats, as long as there are any; the note on this host shows that
         we are at it."""
-        self._pulse.trouble = trouble
+        self._pulse.trouble = None if trouble is None else self._masked(trouble)
         if trouble is not None:
             self._host.folder.touch_note(self._host.identity.pid)
 

@@ -31,6 +31,7 @@ from stado.version import VERSION
 from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.log_spool import LogLimit
+from stado_agent.secrets import SecretSettings, secret_settings
 from stado_agent.workspace import HostFolder
 
 _KIND = "local"
@@ -84,6 +85,10 @@ class _Options(NamedTuple):
     log_limit_mb: float
     checkpoint_mb_per_second: float | None
     disk_reserve_gb: float | None
+    secrets_dir: Path | None
+    secrets_from: str | None
+    secrets_endpoint: str | None
+    allow_secret: tuple[str, ...]
     cache_gb: float | None
 
     @property
@@ -98,6 +103,16 @@ class _Options(NamedTuple):
     @property
     def disk_reserve_bytes(self) -> int | None:
         return None if self.disk_reserve_gb is None else round(self.disk_reserve_gb * _GIB)
+
+    @property
+    def secrets(self) -> SecretSettings:
+        """Raises `Refused`."""
+        return secret_settings(
+            folder=self.secrets_dir,
+            service=self.secrets_from,
+            endpoint=self.secrets_endpoint,
+            allowed=self.allow_secret,
+        )
 
 
 @click.command("run")
@@ -158,6 +173,7 @@ def run(*, target: Target, **options: Any) -> None:
         checkpoint_bytes_per_second=stated.checkpoint_bytes_per_second,
         disk_reserve_bytes=stated.disk_reserve_bytes,
         cache_bytes=stated.cache_bytes,
+        secrets=stated.secrets,
         version=VERSION,
     )
     folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)

@@ -77,6 +77,14 @@ _EXECUTION = (
         metavar="NAME=VALUE",
         help="Set a variable for the command (repeatable).",
     ),
+    click.option(
+        "--secret-env",
+        "secrets",
+        callback=options.secrets,
+        multiple=True,
+        metavar="NAME=ITEM#FIELD",
+        help="Set a variable to a secret that the host looks up (repeatable).",
+    ),
 )
 
 _OUTPUTS = (

@@ -19,6 +19,7 @@ _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 _OTHER_STATE_WORDS = {"succeeded": "completed", "stopped": "cancelled", "canceled": "cancelled"}
 """What people who come from other queues call a state."""
 
+_SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -120,6 +121,23 @@ def variables(
         if not equals:
             raise click.BadParameter(f"{name!r} states no value: write {name}=VALUE.", ctx, param)
         found[name] = content
+    return found
+
+
+def secrets(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=ITEM#FIELD` each; the last one counts. What somebody typed in place of a reference may
+    be a secret: it is not repeated."""
+    found = {}
+    for value in values:
+        name, equals, reference = _checked_text(ctx, param, value).partition("=")
+        if not equals or not _SECRET_REFERENCE.fullmatch(reference):
+            raise click.BadParameter(
+                f"the secret for {name!r} is named by item and field, never by its value: write "
+                f"{name}=ITEM#FIELD.",
+                ctx,
+                param,
+            )
+        found[name] = reference
     return found
 
 

@@ -166,6 +166,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "from": spec.start_from.ref if spec.start_from is not None else None,
         "host_dir": spec.host_dir,
         "env": ", ".join(sorted(spec.environment)) or None,
+        "secrets": ", ".join(f"{k}={v}" for k, v in sorted(spec.secrets.items())) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
         "expects": ", ".join(spec.expected_outputs) or None,

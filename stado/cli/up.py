@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
@@ -88,14 +87,7 @@ class _Stop:
 @click.command()
 @host_options
 @target_options
-def up(
-    *,
-    consumer_id: str | None,
-    work_dir: Path | None,
-    cpu: float | None,
-    memory_gb: float | None,
-    target: Target,
-) -> int:
+def up(*, target: Target, **host: Any) -> int:
     """Run an agent and a coordinator on this machine until Ctrl-C.
 
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
@@ -109,14 +101,7 @@ def up(
 
     with opened_repository(target) as repo:
         address = repo.store.address
-    agent_options = _stated(
-        {
-            "--consumer-id": consumer_id,
-            "--work-dir": work_dir,
-            "--cpu": cpu,
-            "--memory-gb": memory_gb,
-        }
-    )
+    agent_options = _stated(host)
     stop = _Stop()
     with ExitStack() as cleanup:
         companions = [
@@ -136,8 +121,14 @@ def _tell_starting(address: str) -> None:
     tell("Ctrl-C stops both once the jobs that run have ended; twice leaves the jobs running")
 
 
-def _stated(options: dict[str, str | float | Path | None]) -> list[str]:
-    return [f"{name}={value}" for name, value in options.items() if value is not None]
+def _stated(options: Mapping[str, Any]) -> list[str]:
+    """As they were typed: `--cpu=4`, and of what is repeatable each."""
+    return [
+        f"--{name.replace('_', '-')}={one}"
+        for name, value in options.items()
+        for one in (value if isinstance(value, tuple) else (value,))
+        if one is not None
+    ]
 
 
 def _start(name: str, options: list[str], target: Target, cleanup: ExitStack) -> Companion:

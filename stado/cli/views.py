@@ -70,6 +70,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "verify": spec.verify,
         "host_dir": spec.host_dir,
         "environment_names": sorted(spec.environment),
+        "secrets": dict(sorted(spec.secrets.items())),
         "cpu": spec.cpu,
         "memory_gb": spec.memory_gb,
         "priority": record.priority,

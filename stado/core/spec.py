@@ -40,9 +40,11 @@ MAX_LEASE_LOSSES_DEFAULT = 3
 POLICY_PREFIX = "policy_"
 """With the id of the job that makes it: the name of a policy."""
 
+SECRETS_MAX = 64
 _DIFFERENCES_MAX = 5
 _LARGEST_NAMED = 3
 
+_SECRET_REFERENCE = re.compile(r"[A-Za-z0-9_+=.@:/-]{1,256}#[A-Za-z0-9_.-]{1,128}")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
@@ -52,6 +54,9 @@ Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
 PolicyId = Annotated[str, msgspec.Meta(pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.pattern}\Z")]
+SecretReference = Annotated[str, msgspec.Meta(pattern=rf"\A{_SECRET_REFERENCE.pattern}\Z")]
+"""`ITEM#FIELD`: what a host looks up. Never a value."""
+
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
 Source = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,2000}\Z")]
@@ -104,6 +109,10 @@ class Spec(Part, frozen=True, kw_only=True):
     pre_command: Text | None = None
     """Runs before the command, in the same folder and environment; a non-zero exit makes the job
     fail."""
+    secrets: Annotated[
+        dict[VariableName, SecretReference], msgspec.Meta(max_length=SECRETS_MAX)
+    ] = msgspec.field(default_factory=dict)
+    """By the variable that the command finds the value in."""
     strict_shell: bool = False
     """Whether a line that fails ends the command, and is named (by bash)."""
     cpu: Size | None = None
@@ -132,7 +141,7 @@ class Spec(Part, frozen=True, kw_only=True):
     @property
     def takes_along(self) -> bool:
         """Whether a host has to fetch something before it can start the command."""
-        return bool(self.inputs) or self.start_from is not None
+        return bool(self.inputs or self.secrets) or self.start_from is not None
 
     @property
     def makes_policy(self) -> bool:
@@ -348,6 +357,7 @@ def _check_shared(spec: Spec) -> None:
     _check_amount("cpu", spec.cpu, "cores")
     _check_amount("memory-gb", spec.memory_gb, "GiB")
     _check_environment(spec.environment)
+    _check_secrets(spec)
     if spec.pre_command is not None:
         _check_command(spec.pre_command, "the pre-command", strict_shell=spec.strict_shell)
     check_inputs(spec.inputs)
@@ -397,19 +407,45 @@ def _check_amount(name: str, value: float | None, unit: str) -> None:
         raise Refused(f"{name}_not_positive", f"{name} {value} must be a positive number of {unit}")
 
 
+def _check_variable_name(name: str) -> None:
+    if not _ENVIRONMENT_NAME.fullmatch(name):
+        raise Refused(
+            "environment_name_invalid",
+            f"environment name {name!r} cannot be set: letters, digits and _, "
+            "not beginning with a digit",
+        )
+    if name.startswith("STADO_"):
+        raise Refused(
+            "environment_name_reserved",
+            f"environment name {name} is reserved: stado sets the names that begin with STADO_",
+        )
+
+
+def _check_secrets(spec: Spec) -> None:
+    if len(spec.secrets) > SECRETS_MAX:
+        raise Refused(
+            "secrets_too_many",
+            f"{len(spec.secrets)} secrets are named and at most {SECRETS_MAX} are taken",
+        )
+    for name, reference in spec.secrets.items():
+        _check_variable_name(name)
+        if name in spec.environment:
+            raise Refused(
+                "secret_name_taken",
+                f"{name} is to be a secret and has a value in the environment too: state one",
+            )
+        item = reference.partition("#")[0].split("/")
+        if not _SECRET_REFERENCE.fullmatch(reference) or not {"", ".", ".."}.isdisjoint(item):
+            raise Refused(
+                "secret_reference_invalid",
+                f"secret {reference!r} for {name} names nothing: write ITEM#FIELD, of letters, "
+                "digits and _ + = . @ : / -",
+            )
+
+
 def _check_environment(environment: dict[str, str]) -> None:
     for name, value in environment.items():
-        if not _ENVIRONMENT_NAME.fullmatch(name):
-            raise Refused(
-                "environment_name_invalid",
-                f"environment name {name!r} cannot be set: letters, digits and _, "
-                "not beginning with a digit",
-            )
-        if name.startswith("STADO_"):
-            raise Refused(
-                "environment_name_reserved",
-                f"environment name {name} is reserved: stado sets the names that begin with STADO_",
-            )
+        _check_variable_name(name)
         _check_text(value, f"the value of {name}")
     size = sum(map(variable_bytes, environment.items()))
     if size > ENVIRONMENT_BYTES_MAX:

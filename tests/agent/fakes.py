@@ -357,6 +357,7 @@ class Execution:
     epoch: int
     at: float
     process: FakeCommand
+    environment: Mapping[str, str]
 
 
 class FakeCommand:
@@ -497,7 +498,8 @@ class FakeProcesses:
             raise script.refused
         started = FakeCommand(self._clock, self._new_pid(), script, command)
         epoch = int(command.environment["STADO_EPOCH"])
-        self.executions.append(Execution(text, epoch, self._clock.monotonic(), started))
+        now = self._clock.monotonic()
+        self.executions.append(Execution(text, epoch, now, started, command.environment))
         self._own().commands.append(started)
         return started
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
 from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host, JobRun
+from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks
 from tests.jobs.actors import GuardedStore
@@ -48,6 +49,7 @@ class Scene:
         self.entry = self.world.entries()[0]
         self.log_limit = LOG_LIMIT_DEFAULT
         self.environment = {"PATH": "/bin"}
+        self.secrets = Secrets(SecretSettings())
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
 
@@ -104,6 +106,7 @@ class Scene:
             self.environment,
             identity,
             log_limit=self.log_limit,
+            secrets=self.secrets,
         )
 
     def store(
@@ -171,6 +174,11 @@ class Scene:
     def commands(self) -> list[str]:
         """Those that were started on this host, in order."""
         return [execution.text for execution in self.processes.executions]
+
+    @property
+    def environments(self) -> list[Mapping[str, str]]:
+        """What these found in their environments."""
+        return [execution.environment for execution in self.processes.executions]
 
     def ending_of(self, epoch: int) -> Ending:
         cell = self.world.repo.find_end(self.job, epoch)

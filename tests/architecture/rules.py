@@ -89,15 +89,16 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+_SECRETS_AWS, _SECRETS_GCP = "stado_agent.secret_aws", "stado_agent.secret_gcp"
 _S3 = ("stado.storage.s3", "stado.storage.s3_clients", "stado.storage.s3_errors")
 _GCS = ("stado.storage.gcs", "stado.storage.gcs_session", "stado.storage.gcs_errors")
 
 FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     # Who may import a package that is not ours.
-    "boto3": (*_S3, "stado.providers.aws"),
-    "botocore": (*_S3, "stado.providers.aws"),
-    "google": (*_GCS, "stado.providers.gcp"),
-    "requests": _GCS,
+    "boto3": (*_S3, "stado.providers.aws", _SECRETS_AWS),
+    "botocore": (*_S3, "stado.providers.aws", _SECRETS_AWS),
+    "google": (*_GCS, "stado.providers.gcp", _SECRETS_GCP),
+    "requests": (*_GCS, _SECRETS_GCP),
     "urllib3": (*_GCS, "stado.storage.s3_errors"),
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),

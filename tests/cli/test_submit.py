@@ -70,7 +70,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     job_id = stado.ok(
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
-        *("--pre-command", "make", "--strict-shell"),
+        *("--pre-command", "make", "--strict-shell", "--secret-env", "KEY=team/db#password"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
@@ -85,6 +85,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "environment": {"A": "1", "B": "x=y"},
         "pre_command": "make",
         "strict_shell": True,
+        "secrets": {"KEY": "team/db#password"},
         "cpu": 2.5,
         "memory_gb": 4.0,
         "priority": 7,
@@ -122,6 +123,24 @@ def test_every_field_of_the_spec_has_an_option() -> None:
     asked = {parameter.name for parameter in submit.params} - others
     fields = {PINNED_AS.get(name, name) for name in asked}
     assert fields | {"command"} == set(Spec.__struct_fields__) - {"unknown_fields"}
+
+
+@pytest.mark.parametrize("typed", ["KEY=hunter2-hunter2", "KEY", "KEY=a#b#c", "KEY=a #b", "KEY=#b"])
+def test_a_secret_that_is_typed_as_a_value_is_refused_and_not_repeated(
+    stado: Program, world: World, typed: str
+) -> None:
+    """R140"""
+    result = stado("submit", "--run-id", "one", "--secret-env", typed, "run")
+    assert result.exit_code == 2
+    assert "the secret for 'KEY' is named by item and field" in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+def test_the_reference_of_a_secret_is_shown(stado: Program, world: World) -> None:
+    """R140"""
+    job_id = stado.ok("submit", "--run-id", "one", "--secret-env", "KEY=team/db#password", "run")
+    assert "secrets   KEY=team/db#password" in stado.ok("job", "show", job_id)
+    assert stado.json("job", "show", job_id)["secrets"] == {"KEY": "team/db#password"}
 
 
 def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> None:

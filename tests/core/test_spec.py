@@ -93,6 +93,13 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
         ("environment_name_reserved", {"environment": {"STADO_X": "x"}}, "STADO_X"),
         ("not_text", {"environment": {"A": "\0"}}, "the value of A"),
         ("command_empty", {"pre_command": ""}, "the pre-command is empty"),
+        ("secret_name_taken", {"secrets": {"A": "a#b"}, "environment": {"A": "x"}}, "A is to be"),
+        ("environment_name_reserved", {"secrets": {"STADO_X": "a#b"}}, "STADO_X"),
+        ("environment_name_invalid", {"secrets": {"2A": "a#b"}}, "'2A'"),
+        ("secret_reference_invalid", {"secrets": {"A": "a/../b#c"}}, "'a/../b#c' for A"),
+        ("secret_reference_invalid", {"secrets": {"A": "/a#c"}}, "'/a#c' for A"),
+        ("secret_reference_invalid", {"secrets": {"A": "a b#c"}}, "'a b#c' for A"),
+        ("secrets_too_many", {"secrets": {f"A{n}": "a#b" for n in range(65)}}, "65 secrets"),
         ("environment_too_large", {"environment": {"A": "x" * 140_000}}, "largest: A with 140,003"),
     ],
 )
