@@ -20,6 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from stado import composition
 from stado.core import ids
+from stado.core.inputs import parse_wanted
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.states import State
@@ -65,12 +66,14 @@ class JobOptions(TypedDict, total=False):
     type: str
     require_checkpoint: bool
     start_from: str | None
+    input_artifact: Mapping[str, str]
 
 
 _FIELDS: Mapping[str, str] = {
     "env": "environment",
     "expect_output": "expected_outputs",
     "start_from": "start_from_ref",
+    "input_artifact": "input_artifacts",
 }
 """Of options that are kept under another name."""
 
@@ -297,7 +300,7 @@ def _request(
         if name not in known:
             raise TypeError(f"submit() has no option {name!r}{did_you_mean(name, known)}")
     stated = {
-        _FIELDS.get(name, name): _plain(name, value)
+        _FIELDS.get(name, name): _read(name, value)
         for name, value in options.items()
         if value is not None
     }
@@ -307,15 +310,26 @@ def _request(
     return make_request(texts, checked_spec(**stated), batch=batch), Unpinned(**unpinned)
 
 
-def _plain(name: str, value: Any) -> Any:
-    """As the command line has it, once it has read it."""
+def _read(name: str, value: Any) -> Any:
+    """As the command line has it, once it has read it. Types are looked at later, but for those
+    that would be taken for another."""
     if name == "max_lease_losses" and value == "unlimited":
         return -1
+    if name in ("env", "input_artifact") and not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a mapping, such as {{'name': 'value'}}, not {value!r}")
+    if name == "input_artifact":
+        return tuple(parse_wanted(f"{key}={reference}") for key, reference in value.items())
+    if name == "expect_output":
+        return _texts(name, value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, list | tuple) else value
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _texts(name: str, value: Any) -> list[Any]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} is a list of strings, such as [{value!r}]")
+    return list(value)
 
 
 def _command(command: object) -> str:

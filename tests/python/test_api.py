@@ -42,6 +42,10 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "type": ("train", ["train"]),
     "require_checkpoint": (True, []),
     "start_from": (f"policy_{TRAINED}:latest", [f"policy_{TRAINED}:latest"]),
+    "input_artifact": (
+        {"data": "file:///srv/data.npz#sha256=" + "0" * 64},
+        ["data=file:///srv/data.npz#sha256=" + "0" * 64],
+    ),
     "env": ({"A": "1", "B": "x y"}, ["A=1", "B=x y"]),
 }
 """A value of each option here, and what the command line has for it."""
@@ -146,6 +150,9 @@ def test_what_cannot_be_is_refused_with_its_value_and_nothing_is_queued(
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
+        (lambda: submitted(env=["A=1"]), "env is a mapping"),
+        (lambda: submitted(input_artifact="data=x"), "input_artifact is a mapping"),
+        (lambda: submitted(expect_output="model"), r"a list of strings, such as \['model'\]"),
         (lambda: submitted(memory=3), "no option 'memory'; did you mean 'memory_gb'?"),
         (lambda: api.submit(run_id="x"), "a command, or commands="),  # type: ignore[call-overload]
         (lambda: api.submit(["a", "b"], run_id="x"), "one string"),  # type: ignore[call-overload]
