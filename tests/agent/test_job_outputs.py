@@ -9,7 +9,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import JobWarning, Manifest, OutputCopy
+from stado.core.records import JobWarning, Manifest, OutputCopy, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict, WarningCode
 from stado.errors import Unavailable
@@ -139,6 +139,30 @@ def test_output_that_a_cancel_gave_up_is_a_warning(tmp_path: Path) -> None:
     (warning,) = scene.ending.warnings
     assert warning.code is WarningCode.OUTPUT_UNDELIVERED
     assert warning.detail == "the job was cancelled before the store took its output"
+
+
+def test_output_that_is_refused_for_an_hour_stays_on_the_host_until_it_is_taken(
+    tmp_path: Path,
+) -> None:
+    """A60: uploading all the time, and never executed again."""
+    scene = scene_expecting(tmp_path, verify=None)
+    refused = Trouble(FaultKind.DENIED, lambda operation, _: operation is Operation.UPLOAD)
+    output = scene.folder.workspace(scene.job, 1).output
+    seen: list[tuple[Phase, bytes]] = []
+    an_hour = 3600.0
+
+    def look() -> None:
+        seen.append((scene.heartbeat().phase, (output / "model.npz").read_bytes()))
+
+    scene.clock.at(an_hour, look)
+    scene.clock.at(an_hour + 60, lambda: setattr(refused, "on", False))
+    scene.run(scene.claim(), faults=refused)
+    assert seen == [(Phase.UPLOADING, b"weights")]
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert scene.commands == ["train"]
+    assert (scene.final.epoch, scene.final.starts) == (1, 1)
+    assert scene.output(1, "model.npz") == b"weights"
+    assert not output.exists()
 
 
 # --- recordings -----------------------------------------------------------------------------

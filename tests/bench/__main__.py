@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from stado.settings import Settings
-from tests.bench import starting, supervision, throughput
+from tests.bench import starting, supervision, throughput, transfers
 from tests.bench.figures import Figure, show
 from tests.servers import run_seaweedfs
 
@@ -36,6 +36,13 @@ def main() -> int:
             part(
                 "Jobs on SeaweedFS",
                 throughput.measure_bucket(folder, settings, environment, bucket_jobs),
+            )
+            large_mib, small_files = (64, 100) if quick else (256, 400)
+            part(
+                "What jobs leave, on SeaweedFS",
+                transfers.measure(
+                    folder / "transfers", server, large_mib=large_mib, small_files=small_files
+                ),
             )
     missed = [figure.name.strip() for figure in figures if not figure.met]
     sys.stdout.write(f"\n{len(figures)} figures, {len(missed)} limits missed\n")
