@@ -111,8 +111,7 @@ def parse_reference(text: str, name: str) -> Reference:
     if _POLICY.fullmatch(text):
         raise Refused(
             "input_checkpoint",
-            f"input {name}: {text!r} is a checkpoint, which is no input: name a job's output, an "
-            "artifact or an object",
+            f"input {name}: {text!r} is a checkpoint, which is no input: start from it with --from",
         )
     job, _, path = text.partition("/")
     return JobOutput(job, _checked_path(path, name))

@@ -8,21 +8,24 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
+from stado.core.inputs import parse_wanted
 from stado.core.records import Record
+from stado.core.spec import make_request
 from stado.core.states import Reason, State
+from stado.pinning import Unpinned, pin
 from tests.e2e.conftest import MakeFleet
-from tests.e2e.fleet import Fleet, wait_for
+from tests.e2e.fleet import SMALL, Fleet, wait_for
+from tests.jobs.world import stored_log
 
 LEAVE = "mkdir $STADO_OUTPUT_DIR/model; printf weights > $STADO_OUTPUT_DIR/model/w"
 PRINT = """cd $STADO_INPUT_DIR; for f in $(find . -type f | sort); do cat $f; echo " $f"; done"""
 
 
-def _submit(fleet: Fleet, run: str, command: str, *inputs: str) -> str:
-    options = [part for text in inputs for part in ("--input-artifact", text)]
-    small = ("--cpu", "0.1", "--memory-gb", "0.05")
-    done = fleet.stado("submit", "--run-id", run, *small, *options, command)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def _submit(fleet: Fleet, command: str, *inputs: str) -> str:
+    request = make_request([command], SMALL, batch=False)
+    unpinned = Unpinned(input_artifacts=tuple(map(parse_wanted, inputs)))
+    spec = pin(fleet.repo, request, unpinned).shared
+    return fleet.submit(command, spec=spec).base_id
 
 
 def _ended(fleet: Fleet, job_id: str) -> Record:
@@ -38,17 +41,17 @@ def test_a_job_takes_along_what_another_one_left_and_an_object(
     once an object is damaged in the store the third fails, and names the input."""
     fleet = make_fleet(kind)
     fleet.agent("one", "--cache-gb", "0")
-    source = _submit(fleet, "source", LEAVE)
+    source = _submit(fleet, LEAVE)
     assert _ended(fleet, source).state is State.COMPLETED
-    published = fleet.stado("artifact", "publish", "source", "--name", "model", "--path", "model")
+    published = fleet.stado("artifact", "publish", source, "--name", "model", "--path", "model")
     assert (published.stdout, published.returncode) == ("model@1\n", 0)
     local = tmp_path / "data.csv"
     local.write_text("1,2,3")
     address = f"{local.as_uri()}#sha256={hashlib.sha256(b'1,2,3').hexdigest()}"
-    inputs = ("a=artifact:model", "b=source", f"c={address}")
-    taking = _submit(fleet, "taking", PRINT, *inputs)
+    inputs = ("a=artifact:model", f"b={source}", f"c={address}")
+    taking = _submit(fleet, PRINT, *inputs)
     assert _ended(fleet, taking).state is State.COMPLETED
-    assert fleet.stado("logs", taking).stdout.splitlines() == [
+    assert stored_log(fleet.repo, taking, 1).decode().splitlines() == [
         "weights ./a/w",
         "weights ./b/model/w",
         "1,2,3 ./c/data.csv",
@@ -57,7 +60,7 @@ def test_a_job_takes_along_what_another_one_left_and_an_object(
     checked = fleet.stado("artifact", "verify", "model@1")
     assert checked.returncode == 1
     assert checked.stdout.startswith("model/w: it has 7 bytes")
-    failed = _ended(fleet, _submit(fleet, "failing", PRINT, inputs[0]))
+    failed = _ended(fleet, _submit(fleet, PRINT, inputs[0]))
     assert failed.ending is not None
     assert (failed.state, failed.ending.reason) == (State.FAILED, Reason.INPUT_UNAVAILABLE)
     assert str(failed.ending.detail).startswith("input a: w (status/")
