@@ -37,6 +37,7 @@ from stado.jobs import outputs
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
 from stado.jobs.life import seal_epoch
+from stado.jobs.log_compaction import compact_earlier_logs, compact_log
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.saving import Manner
@@ -51,6 +52,7 @@ from stado_agent.input_cache import InputCache
 from stado_agent.input_fetching import InputFetching, InputUnavailable
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.log_times import LogTimes
 from stado_agent.masking import MaskedSink, Masker
 from stado_agent.patience import Patience
 from stado_agent.pulse import Pulse
@@ -187,6 +189,7 @@ class JobRun:
         of = LogEpoch(claimed.record.id, claimed.record.epoch)
         limit = host.log_limit
         self._spool = LogSpool(self._workspace.log, limit, repo.tasks.lock())
+        self._log_times = LogTimes(repo.clock)
         self._shipper = LogShipper(repo, self._spool, limit, of)
         self._checkpoints = CheckpointSync(
             repo,
@@ -248,6 +251,7 @@ class JobRun:
             self._spool.close()
             if in_order:
                 self._workspace.remove()
+        self._compact_logs()
         unable = self._outcome is not None and self._outcome.reason is Reason.HOST_UNABLE
         return self._outcome.detail if self._outcome is not None and unable else None
 
@@ -471,8 +475,8 @@ class JobRun:
         self._stop_if_cancelled()
         masked = None
         if self._masker is not None:
-            masked = MaskedSink(self._masker, self._spool.append, self._repo.tasks.lock())
-        sink = self._spool.append if masked is None else masked.append
+            masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
+        sink = self._take_output if masked is None else masked.append
         with self._refusals():
             process = self._host.processes.start(self._command(command, sink))
         self._process = process
@@ -675,6 +679,29 @@ class JobRun:
         self._fence()
         if self._pulse.cancel_asked and not self._cancel_asked_before:
             raise _GivenUp
+
+    def _take_output(self, data: memoryview) -> None:
+        self._log_times.note(self._spool.written, data)
+        self._spool.append(data)
+
+    def _compact_logs(self) -> None:
+        """Once all is settled, for nobody waits for it: a log of many segments becomes a few
+        objects. What the store does not take stays as it is."""
+        if self._decided is None:
+            return
+        repo, of, most = self._repo, self._shipper.of, self._host.log_limit.segments_max
+
+        def live() -> None:
+            self._host.folder.touch_note(self._host.identity.pid)
+
+        try:
+            if self._shipper.segments > most:
+                times = self._log_times.told(repo.now(), base=of.base)
+                compact_log(repo, of.job_id, of.epoch, times=times, segments_max=most, between=live)
+            if of.epoch > 1:
+                compact_earlier_logs(repo, of.job_id, of.epoch, segments_max=most, between=live)
+        except StoreError as error:
+            log.warning("event=log_not_compacted job=%s error=%r", of.job_id, str(error))
 
     # --- what the host refuses ----------------------------------------------------------
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from stado.core.records import LogAccount
 from stado.errors import Ambiguous, Exists
 from stado.jobs.followers import FollowerSight
-from stado.jobs.logs import (
+from stado.jobs.log_segments import (
     SegmentPlace,
     delete_segment,
-    segment_places,
+    find_log_index,
+    list_log,
+    uncovered,
     write_segment,
 )
 from stado.jobs.repository import Repository
@@ -68,6 +70,8 @@ class LogShipper:
         self._torn = False
         """Whether `_position` lies in the middle of a line whose beginning is gone."""
         self._stored: list[SegmentPlace] = []
+        self._compacted_bytes = 0
+        """What somebody else has put together of this epoch, whose holder seemed to be gone."""
         self._unclear = False
         """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
         then the store is asked what it has."""
@@ -78,19 +82,30 @@ class LogShipper:
     def of(self) -> LogEpoch:
         return self._of
 
+    @property
+    def segments(self) -> int:
+        """In the store, as far as we know."""
+        return len(self._stored)
+
     def begin_epoch(self, epoch: int) -> LogEpoch:
         """What has not been shipped yet belongs to this epoch."""
         self._of = LogEpoch(self._of.job_id, epoch, self._position)
-        self._stored = []
+        self._stored, self._compacted_bytes = [], 0
         self._spool.keep_head_from(self._position)
         return self._of
 
     def go_on(self) -> None:
         """Takes up where another shipper of this epoch left off, or where an unclear answer left
         us. One listing."""
-        self._stored = segment_places(self._repo, self._of.job_id, self._of.epoch)
+        job_id, epoch = self._of.job_id, self._of.epoch
+        listing = list_log(self._repo, job_id, epoch)
+        index = find_log_index(self._repo, job_id, epoch) if listing.indexed else None
+        ranges = index.ranges if index is not None else []
+        self._stored = uncovered(index, listing.segments)
+        self._compacted_bytes = sum(one.size for one in ranges)
         self._unclear = False
-        end = self._of.base + max((place.end for place in self._stored), default=0)
+        ends = [place.end for place in self._stored] + [one.end for one in ranges]
+        end = self._of.base + max(ends, default=0)
         if end > self._position:
             self._move_to(end, torn=False)
 
@@ -133,7 +148,7 @@ class LogShipper:
     def account(self) -> LogAccount:
         """As of now: exact once all is shipped."""
         written = self._spool.written - self._of.base
-        kept = sum(place.size for place in self._stored)
+        kept = self._compacted_bytes + sum(place.size for place in self._stored)
         return LogAccount(written=written, kept=kept, dropped=written - kept)
 
     def _skip_middle(self) -> None:

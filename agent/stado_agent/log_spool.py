@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stado.jobs.logs import SEGMENT_BYTES_MAX
+from stado.jobs.log_compaction import SEGMENTS_MAX
+from stado.jobs.log_segments import SEGMENT_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class LogLimit:
     """How many bytes of a log are kept, on the host as in the store."""
 
     total_bytes: int
+    segments_max: int = SEGMENTS_MAX
+    """More than these are put together once the log is complete."""
 
     @property
     def head_bytes(self) -> int:

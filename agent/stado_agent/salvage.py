@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from stado.errors import StoreError
+from stado.jobs.log_compaction import compact_log
 from stado.jobs.repository import Repository
-from stado_agent.log_shipping import LogShipper
+from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from stado_agent.workspace import Workspace
 
@@ -32,4 +33,14 @@ def salvage(repo: Repository, workspace: Workspace, limit: LogLimit) -> bool:
         return False
     log.info("event=log_salvaged job=%s epoch=%d bytes=%d", of.job_id, of.epoch, account.written)
     workspace.remove()
+    if shipper.segments > limit.segments_max:
+        _compact(repo, of, limit)
     return True
+
+
+def _compact(repo: Repository, of: LogEpoch, limit: LogLimit) -> None:
+    """What the store does not take stays as it is."""
+    try:
+        compact_log(repo, of.job_id, of.epoch, segments_max=limit.segments_max)
+    except StoreError as error:
+        log.warning("event=log_not_compacted job=%s error=%r", of.job_id, str(error))

@@ -134,6 +134,21 @@ def log_segments_of(job_id: str, epoch: int) -> str:
     return f"{log_folder(job_id)}{epoch:06d}-"
 
 
+def log_block(job_id: str, epoch: int, token: str, part: int) -> str:
+    return f"{log_segments_of(job_id, epoch)}block.{token}.{part:06d}"
+
+
+def log_index(job_id: str, epoch: int) -> str:
+    """Sorts behind all segments and blocks of its epoch."""
+    return f"{log_segments_of(job_id, epoch)}index"
+
+
+def parse_log_index(key: str) -> int | None:
+    """The epoch of a log index's key."""
+    match = re.fullmatch(rf"{_EPOCH}-index", key.rpartition("/")[2])
+    return int(match[1]) if match else None
+
+
 def parse_log_segment(key: str) -> tuple[int, int] | None:
     """(epoch, offset) of a log segment's key."""
     match = re.fullmatch(rf"{_EPOCH}-([0-9]{{16}})", key.rpartition("/")[2])

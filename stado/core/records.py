@@ -42,6 +42,10 @@ Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=9_999_999_999_999)]
 """Since 1970, in the 13 digits that an index entry has for it."""
 
 Line = Annotated[str, msgspec.Meta(max_length=1024)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**36)]
+"""Of a part of a log: what a reader would set out to read."""
+
+_BLOCKS_MAX = 100_000
 
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
@@ -397,6 +401,56 @@ class LogAccount(Part, frozen=True, kw_only=True):
     written: Count
     kept: Count
     dropped: Count
+
+
+class LogRange(Part, frozen=True, kw_only=True):
+    """Bytes that an epoch printed one after another."""
+
+    offset: Count
+    """Of the first, in all that the epoch printed."""
+    size: Size
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+class LogTime(Part, frozen=True, kw_only=True):
+    """When a stretch of a log was printed: from `offset` to the next one's."""
+
+    offset: Count
+    ms: Milliseconds
+    """When the last of it was read; none of it was printed later."""
+
+
+class LogIndex(Document, frozen=True, kw_only=True):
+    """`log/<n>-index`: commits the blocks that hold a whole log in place of its segments."""
+
+    job_id: str
+    epoch: Epoch
+    token: Code
+    """In the names of the blocks."""
+    block_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**30)]
+    """Of each block but the last, which may be smaller."""
+    ranges: Annotated[list[LogRange], msgspec.Meta(max_length=100_000)]
+    """What the blocks hold, one after another."""
+    times: Annotated[list[LogTime], msgspec.Meta(max_length=20_000)] = msgspec.field(
+        default_factory=list
+    )
+
+    def own_key(self) -> str:
+        return keys.log_index(self.job_id, self.epoch)
+
+    def flaw(self) -> str | None:
+        end = 0
+        for one in self.ranges:
+            if one.offset < end:
+                return f"its range from {one.offset} on begins before the end of the one before"
+            end = one.end
+        if sum(one.size for one in self.ranges) > min(2**36, _BLOCKS_MAX * self.block_bytes):
+            return "its ranges are larger than a log is"
+        offsets = [time.offset for time in self.times]
+        return None if offsets == sorted(offsets) else "its times are not in order"
 
 
 class Manifest(Document, frozen=True, kw_only=True):

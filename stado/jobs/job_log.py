@@ -13,7 +13,8 @@ from typing import BinaryIO
 from stado.core.moves import clip
 from stado.core.records import Ending, LogAccount
 from stado.errors import Unreadable
-from stado.jobs.logs import Gap, LogReader, Piece, epochs_with_log
+from stado.jobs.log_segments import epochs_with_log
+from stado.jobs.logs import Gap, LogReader, Piece
 from stado.jobs.repository import Repository
 
 

@@ -1,63 +1,37 @@
-"""A job's log: segments of bytes, written by one supervisor, read by anybody.
+"""The log of one epoch, as anybody reads it: from segments while it grows, from blocks once it is
+complete, and from both in between. What is read is the same.
 
 Bytes go in and come out unchanged; who shows them decides how to decode.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from stado.core import keys
-from stado.core.records import LogAccount, Manifest
+from stado.core.records import LogAccount, LogIndex, Manifest
 from stado.errors import NotFound, Unreadable
+from stado.jobs.log_segments import (
+    SEGMENT_BYTES_MAX,
+    LogListing,
+    SegmentPlace,
+    find_log_index,
+    list_log,
+    uncovered,
+)
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
-from stado.storage.port import walk
-
-SEGMENT_BYTES_MAX = 1024 * 1024
 
 _BATCH_BYTES_MAX = 4 * SEGMENT_BYTES_MAX
 _HELD_BYTES_MAX = 8 * SEGMENT_BYTES_MAX
 
+_WINDOW_BYTES_MIN = 64 * 1024
+_WINDOW_GROWTH = 4
+"""The search for the last lines reads so many bytes from the end, then so many times as many."""
 
-def write_segment(repo: Repository, job_id: str, epoch: int, offset: int, data: bytes) -> None:
-    """One write. Raises `Exists` when a segment begins there: an earlier attempt that had no answer
-    has landed since, perhaps with fewer lines, and it must not land upon a later one either.
-
-    `offset` is the place of its first byte in all that the command printed in this epoch: what
-    lies between two segments was dropped."""
-    repo.store.create(keys.log_segment(job_id, epoch, offset), data)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPlace:
-    """Which part of an epoch's output a segment is."""
-
-    offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.size
-
-
-def segment_places(
-    repo: Repository, job_id: str, epoch: int, *, after: SegmentPlace | None = None
-) -> list[SegmentPlace]:
-    """Of all segments of an epoch (those behind `after`), in order. One listing for each 1,000
-    segments."""
-    found = []
-    start = "" if after is None else keys.log_segment(job_id, epoch, after.offset)
-    for entry in walk(repo.store, keys.log_segments_of(job_id, epoch), start_after=start):
-        parsed = keys.parse_log_segment(entry.key)
-        if parsed is not None:
-            found.append(SegmentPlace(parsed[1], entry.size))
-    return found
-
-
-def delete_segment(repo: Repository, job_id: str, epoch: int, offset: int) -> None:
-    """Of the middle of a log that has grown beyond its limit. Only the holder deletes."""
-    repo.store.delete(keys.log_segment(job_id, epoch, offset), None)
+_TIMES_MAX = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +53,45 @@ Piece = bytes | Gap
 """What a log consists of."""
 
 
-class LogReader:
-    """Reads one epoch's log from the beginning, from an offset, or from near its end, and then
-    what comes; each byte once.
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Bytes of a log that lie one after another in one object."""
 
-    Segments of the middle may be deleted while one reads: what is gone is a gap. Holds a few MiB
-    at most, whatever the size of the log."""
+    key: str
+    offset: int
+    size: int
+    start: int = 0
+    """In the object."""
+    segment: SegmentPlace | None = None
+    """Where it is one, or a part of one."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def is_whole(self) -> bool:
+        return self.segment is not None and self.size == self.segment.size
+
+    def from_offset(self, offset: int) -> _Stretch:
+        """What of it does not lie before."""
+        cut = max(0, offset - self.offset)
+        return replace(self, offset=self.offset + cut, size=self.size - cut, start=self.start + cut)
+
+    def last(self, size: int) -> _Stretch:
+        """So many bytes of it."""
+        return self.from_offset(self.end - size)
+
+    def without_last(self, size: int) -> _Stretch:
+        return replace(self, size=self.size - size)
+
+
+class LogReader:
+    """Reads one epoch's log from the beginning, from an offset, from an instant, or from near its
+    end, and then what comes; each byte once.
+
+    Segments of the middle may be deleted while one reads: what is gone is a gap, unless it is in
+    an index by then. Holds a few MiB at most, whatever the size of the log."""
 
     def __init__(self, repo: Repository, job_id: str, epoch: int, *, offset: int = 0) -> None:
         self._repo = repo
@@ -93,108 +100,209 @@ class LogReader:
         self._offset = offset
         self._last: SegmentPlace | None = None
         """Behind it the listings begin."""
+        self._index: LogIndex | None = None
         self._held: dict[int, bytes] = {}
         """What the search for the last lines has read, by offset."""
+        self._times: list[tuple[int, datetime]] = []
 
     @property
     def offset(self) -> int:
         """Of the first byte that has not been given yet, in all that the epoch printed."""
         return self._offset
 
+    def find_time(self, offset: int) -> datetime | None:
+        """When what lies there was printed, at the latest; of what has been listed. To the second
+        or somewhat coarser from an index, else to the age of a segment."""
+        at = bisect.bisect_right(self._times, offset, key=lambda time: time[0]) - 1
+        return self._times[at][1] if at >= 0 else None
+
     def skip_to_tail(self, lines: int) -> int:
         """Later reads begin with the last lines that are there now; how many fewer there are. A
         line ends with a line feed: a progress bar that returns to its beginning is one line."""
-        places = self._new_places()
-        if not places:
+        stretches = self._present_stretches()
+        if not stretches:
             return lines
-        self._offset, missing = self._find_tail(places, lines)
-        for place in places:
-            if place.end > self._offset:
-                break
-            self._last = place
+        self._offset, missing = self._find_tail(stretches, lines)
+        self._pass_what_lies_before(stretches)
         return missing
+
+    def skip_to_time(self, since: datetime) -> None:
+        """Later reads begin with what was printed then, as far as that can be told: not later."""
+        stretches = self._present_stretches()
+        later = (offset for offset, at in self._times if at >= since)
+        end = stretches[-1].end if stretches else self._offset
+        self._offset = max(self._offset, next(later, end))
+        self._pass_what_lies_before(stretches)
 
     def read_new(self) -> Iterator[Piece]:
         """What has come since the last call, in order. A listing (two where there is a gap), and
-        a read a segment."""
-        places = [place for place in self._new_places() if place.end > self._offset]
-        for batch in _batches(places):
-            for place, data in zip(batch, self._read(batch), strict=True):
-                self._last = place
+        a read for each segment, or each MiB of blocks."""
+        for batch in _batches(self._new_stretches()):
+            found = self._read(batch)
+            if None in found and self._finds_index():
+                yield from self.read_new()  # what vanished is there now
+                return
+            for stretch, data in zip(batch, found, strict=True):
+                self._last = stretch.segment or self._last
                 if data:
-                    yield from self._taken(place, data)
+                    yield from self._taken(stretch, data)
         self._held.clear()
 
     def read_rest(self) -> Iterator[Piece]:
         """The same of an epoch that has ended, and then what was dropped at its end."""
+        index = self._index
         yield from self.read_new()
+        if self._finds_index() or self._index is not index:
+            yield from self.read_new()
         account = find_log_account(self._repo, self._job_id, self._epoch)
         if account is not None and account.written > self._offset:
             yield self._gap_up_to(account.written, at_end=True)
 
-    def _new_places(self) -> list[SegmentPlace]:
+    # --- what there is ------------------------------------------------------------------
+
+    def _present_stretches(self) -> list[_Stretch]:
+        """A listing can miss a new index and what is deleted for it."""
+        stretches = self._new_stretches()
+        return self._new_stretches() if self._finds_index() else stretches
+
+    def _new_stretches(self) -> list[_Stretch]:
         """A listing of a directory may show a name and miss an older one that appeared while it
         was made: a gap is believed when a second listing shows it too."""
-        places = self._listed()
-        if _adjoin(places, self._offset):
-            return places
-        newest = places[-1].offset
-        return [place for place in self._listed() if place.offset <= newest]
+        stretches = self._listed()
+        if _adjoin(stretches, self._offset):
+            return stretches
+        newest, again = stretches[-1].offset, self._listed()
+        if self._index is not None:
+            return again
+        return [stretch for stretch in again if stretch.offset <= newest]
 
-    def _listed(self) -> list[SegmentPlace]:
-        return segment_places(self._repo, self._job_id, self._epoch, after=self._last)
+    def _listed(self) -> list[_Stretch]:
+        listing = list_log(self._repo, self._job_id, self._epoch, after=self._last)
+        if listing.indexed:
+            self._finds_index()
+        self._note_times(listing)
+        segments = uncovered(self._index, listing.segments)
+        stretches = [*self._in_blocks(), *map(self._of_segment, segments)]
+        return [
+            stretch.from_offset(self._offset)
+            for stretch in sorted(stretches, key=lambda stretch: stretch.offset)
+            if stretch.end > self._offset
+        ]
 
-    def _taken(self, place: SegmentPlace, data: bytes) -> Iterator[Piece]:
+    def _finds_index(self) -> bool:
+        """Whether there is one that was not known. One read, if so or not."""
+        if self._index is not None:
+            return False
+        self._index = find_log_index(self._repo, self._job_id, self._epoch)
+        if self._index is None:
+            return False
+        self._times = [(time.offset, _instant(time.ms)) for time in self._index.times]
+        return True
+
+    def _of_segment(self, place: SegmentPlace) -> _Stretch:
+        key = keys.log_segment(self._job_id, self._epoch, place.offset)
+        return _Stretch(key, place.offset, place.size, segment=place)
+
+    def _in_blocks(self) -> Iterator[_Stretch]:
+        """What the index has from our offset on, a MiB at a time."""
+        index, before = self._index, 0
+        for one in index.ranges if index is not None else ():
+            offset = max(one.offset, self._offset)
+            while index is not None and offset < one.end:
+                part, start = divmod(before + offset - one.offset, index.block_bytes)
+                size = min(SEGMENT_BYTES_MAX, one.end - offset, index.block_bytes - start)
+                key = keys.log_block(self._job_id, self._epoch, index.token, part)
+                yield _Stretch(key, offset, size, start)
+                offset += size
+            before += one.size
+
+    def _note_times(self, listing: LogListing) -> None:
+        known = self._times[-1][0] if self._times else -1
+        for place in uncovered(self._index, listing.segments):
+            if place.stored_at is not None and place.offset > known:
+                self._times.append((place.offset, place.stored_at))
+        del self._times[:-_TIMES_MAX]
+
+    def _pass_what_lies_before(self, stretches: list[_Stretch]) -> None:
+        """Nothing is listed again that lies before our offset."""
+        for stretch in stretches:
+            if stretch.end > self._offset:
+                return
+            self._last = stretch.segment or self._last
+
+    # --- reading ------------------------------------------------------------------------
+
+    def _taken(self, stretch: _Stretch, data: bytes) -> Iterator[Piece]:
         """Counted as given before it is: whoever goes on after an error repeats nothing."""
-        if place.offset > self._offset:
-            yield self._gap_up_to(place.offset)
-        new = data[self._offset - place.offset :]
+        if stretch.offset > self._offset:
+            yield self._gap_up_to(stretch.offset)
+        new = data[self._offset - stretch.offset :]
         self._offset += len(new)
-        yield new
+        if new:
+            yield new
 
     def _gap_up_to(self, offset: int, *, at_end: bool = False) -> Gap:
         gap = Gap(offset - self._offset, at_end)
         self._offset = offset
         return gap
 
-    def _find_tail(self, places: list[SegmentPlace], lines: int) -> tuple[int, int]:
+    def _find_tail(self, stretches: list[_Stretch], lines: int) -> tuple[int, int]:
         """Where the last lines begin, and how many are missing. Reads from the end, as far as
         need be."""
-        end = places[-1].end
+        end, wanted = stretches[-1].end, lines
         if lines <= 0:
             return end, 0
-        for batch in _batches(reversed(places)):
-            for place, data in zip(batch, self._read(batch), strict=True):
+        for batch in _windows_from_the_end(stretches):
+            found = self._read(batch)
+            if None in found and self._finds_index():
+                return self._find_tail(self._new_stretches(), wanted)
+            for stretch, data in zip(batch, found, strict=True):
                 if data is None:
                     continue
-                self._hold(place, data)
-                at = len(data) - (place.end == end)  # a last line feed begins no line
+                self._hold(stretch, data)
+                at = len(data) - (stretch.end == end)  # a last line feed begins no line
                 while lines and (at := data.rfind(b"\n", 0, at)) >= 0:
                     lines -= 1
                 if not lines:
-                    return place.offset + at + 1, 0
+                    return stretch.offset + at + 1, 0
         return self._offset, lines - 1  # the first line has no line feed before it
 
-    def _hold(self, place: SegmentPlace, data: bytes) -> None:
+    def _hold(self, stretch: _Stretch, data: bytes) -> None:
         """For the reads that follow. Beyond its limit the oldest that was read goes first, which
         is the one that they need last."""
-        self._held[place.offset] = data
+        self._held[stretch.offset] = data
         held_bytes = sum(map(len, self._held.values()))
         while held_bytes > _HELD_BYTES_MAX:
             held_bytes -= len(self._held.pop(next(iter(self._held))))
 
-    def _read(self, batch: list[SegmentPlace]) -> list[bytes | None]:
+    def _find_held(self, stretch: _Stretch) -> bytes | None:
+        """The bytes of a stretch, if all of them are held."""
+        same = self._held.get(stretch.offset)
+        if same is None and not self._held:
+            return None
+        if same is not None and len(same) == stretch.size:
+            return same
+        parts, position = [], stretch.offset
+        for offset in sorted(self._held):
+            data = self._held[offset]
+            if offset <= position < offset + len(data):
+                parts.append(data[position - offset : stretch.end - offset])
+                position += len(parts[-1])
+        return b"".join(parts) if position == stretch.end else None
+
+    def _read(self, batch: list[_Stretch]) -> list[bytes | None]:
         return self._repo.tasks.map(self._read_one, batch, limit=PARALLEL_REQUESTS)
 
-    def _read_one(self, place: SegmentPlace) -> bytes | None:
+    def _read_one(self, stretch: _Stretch) -> bytes | None:
         """None when it has been deleted since it was listed."""
-        held = self._held.pop(place.offset, None)
+        held = self._find_held(stretch)
         if held is not None:
             return held
+        store = self._repo.store
         try:
-            return self._repo.store.get(
-                keys.log_segment(self._job_id, self._epoch, place.offset)
-            ).data
+            if stretch.is_whole:
+                return store.get(stretch.key).data
+            return store.get_range(stretch.key, stretch.start, stretch.size)
         except NotFound:
             return None
 
@@ -208,34 +316,47 @@ def find_log_account(repo: Repository, job_id: str, epoch: int) -> LogAccount | 
     return manifest.value.log if manifest is not None else None
 
 
-def epochs_with_log(repo: Repository, job_id: str) -> list[int]:
-    """Which epochs left a log, ascending."""
-    found = set()
-    for entry in walk(repo.store, keys.log_folder(job_id)):
-        parsed = keys.parse_log_segment(entry.key)
-        if parsed is not None:
-            found.add(parsed[0])
-    return sorted(found)
+def _instant(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def _adjoin(places: list[SegmentPlace], offset: int) -> bool:
+def _adjoin(stretches: list[_Stretch], offset: int) -> bool:
     """Whether there is no gap before or between them, from an offset on."""
-    for place in places:
-        if place.offset > offset:
+    for stretch in stretches:
+        if stretch.offset > offset:
             return False
-        offset = max(offset, place.end)
+        offset = max(offset, stretch.end)
     return True
 
 
-def _batches(places: Iterable[SegmentPlace]) -> Iterator[list[SegmentPlace]]:
+def _batches(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
     """What is read at once: a few MiB."""
-    batch: list[SegmentPlace] = []
+    batch: list[_Stretch] = []
     size = 0
-    for place in places:
-        if batch and (len(batch) == PARALLEL_REQUESTS or size + place.size > _BATCH_BYTES_MAX):
+    for stretch in stretches:
+        if batch and (len(batch) == PARALLEL_REQUESTS or size + stretch.size > _BATCH_BYTES_MAX):
             yield batch
             batch, size = [], 0
-        batch.append(place)
-        size += place.size
+        batch.append(stretch)
+        size += stretch.size
+    if batch:
+        yield batch
+
+
+def _windows_from_the_end(stretches: list[_Stretch]) -> Iterator[list[_Stretch]]:
+    """What is read at once, the last first: little, then more and more. A large stretch is cut."""
+    batch: list[_Stretch] = []
+    window, size = _WINDOW_BYTES_MIN, 0
+    for stretch in reversed(stretches):
+        rest = stretch
+        while rest.size:
+            full = size + rest.size > window or len(batch) == PARALLEL_REQUESTS
+            if batch and full:
+                yield batch
+                window, batch, size = min(window * _WINDOW_GROWTH, _BATCH_BYTES_MAX), [], 0
+            part = rest.last(min(rest.size, window))
+            batch.append(part)
+            size += part.size
+            rest = rest.without_last(part.size)
     if batch:
         yield batch

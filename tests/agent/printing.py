@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stado.core import keys
-from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace, segment_places
+from stado.jobs.log_segments import SEGMENT_BYTES_MAX, SegmentPlace, list_log
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogLimit, LogSpool
 from tests.jobs.world import World
@@ -49,7 +49,7 @@ class Printing:
         self.shipper.go_on()
 
     def places(self, epoch: int = 1) -> list[SegmentPlace]:
-        return segment_places(self.world.repo, JOB, epoch)
+        return list_log(self.world.repo, JOB, epoch).segments
 
     def segments(self, epoch: int = 1) -> list[bytes]:
         return [

@@ -8,7 +8,7 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.records import LogAccount
 from stado.errors import StoreError
-from stado.jobs.logs import segment_places
+from stado.jobs.log_segments import list_log
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
 from stado_agent.log_shipping import LogEpoch, LogShipper
@@ -75,4 +75,4 @@ def test_a_key_that_holds_nothing_is_a_refusal_and_no_endless_loop(tmp_path: Pat
     for _ in range(3):
         line.try_to_ship()
         line.world.clock.sleep(2)
-    assert [place.size for place in segment_places(line.world.repo, JOB, 1)] == [0]
+    assert [place.size for place in list_log(line.world.repo, JOB, 1).segments] == [0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stado.core.records import LogAccount
 from stado.errors import StoreError
-from stado.jobs.logs import SEGMENT_BYTES_MAX, SegmentPlace
+from stado.jobs.log_segments import SEGMENT_BYTES_MAX, SegmentPlace
 from stado.storage.faults import Fault, FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado_agent.log_shipping import LogEpoch, LogShipper

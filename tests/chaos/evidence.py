@@ -16,6 +16,8 @@ from stado.core.ids import job_ids
 from stado.core.records import Asks, ClaimCell, EndCell, Manifest, Record, RunRecord
 from stado.core.states import State
 from stado.errors import NotFound, Unreadable
+from stado.jobs.log_segments import epochs_with_log
+from stado.jobs.logs import LogReader
 from stado.jobs.repository import Repository
 from stado.storage.port import walk
 from tests.chaos.ledger import CancelTold, Ledger
@@ -172,11 +174,14 @@ def _read_job(
             job.ends[epoch] = end
     for epoch in range(1, max([0, *job.claims, *job.ends]) + 2):
         _read_epoch(reader, job, epoch)
-    for entry in walk(repo.store, keys.log_folder(job_id)):
-        place = keys.parse_log_segment(entry.key)
-        assert place is not None, entry.key
-        job.logs.setdefault(place[0], {})[place[1]] = repo.store.get(entry.key).data
+    for epoch in epochs_with_log(repo, job_id):
+        job.logs[epoch] = _read_log(LogReader(repo, job_id, epoch))
     return job
+
+
+def _read_log(log: LogReader) -> dict[int, bytes]:
+    """By the place of each piece."""
+    return {log.offset - len(piece): piece for piece in log.read_new() if isinstance(piece, bytes)}
 
 
 def _read_epoch(reader: _Reader, job: JobEvidence, epoch: int) -> None:

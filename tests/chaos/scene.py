@@ -13,7 +13,7 @@ from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimed
 from stado.jobs.endings import give_verdict, settle, settle_own
-from stado.jobs.logs import write_segment
+from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
 from tests.chaos.checker import check
 from tests.chaos.evidence import collect, job_ids_of

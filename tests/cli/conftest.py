@@ -22,7 +22,7 @@ from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
 from stado.jobs.endings import give_verdict, settle, settle_own
-from stado.jobs.logs import write_segment
+from stado.jobs.log_segments import write_segment
 from stado.jobs.queue_index import read_page
 from stado.jobs.repository import Repository
 from stado.storage.file import FileStore

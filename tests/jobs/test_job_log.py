@@ -10,7 +10,7 @@ from stado.core import keys
 from stado.core.records import LogAccount, Manifest
 from stado.core.states import State
 from stado.jobs.job_log import JobLog, LogPiece, copy_log
-from stado.jobs.logs import write_segment
+from stado.jobs.log_segments import write_segment
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
 from tests.jobs.world import World, give_back

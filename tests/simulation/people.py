@@ -3,7 +3,7 @@ and is then mostly given once more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from stado.core.states import State
 from stado.errors import StadoError
 from stado.jobs.changes import cancel, pause_queue, rerun, resume_queue
 from stado.jobs.finding import find_job
+from stado.jobs.followers import FollowerNote
+from stado.jobs.logs import LogReader, Piece
 from stado.jobs.reaping import Reaper
 from stado.jobs.status import newest, states_of
 from stado.jobs.submit import submit
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _LOOKS_MAX = 5
+_FOLLOWS_MAX = 30
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,17 @@ class Answer:
     """What a use case said, and when it was asked."""
 
     what: str
-    """submitted, found, cancelled, listed."""
+    """submitted, found, cancelled, listed, read."""
     asked_at: float
     run_id: str | None = None
     job_ids: tuple[str, ...] = ()
     record: Record | None = None
     """As it was found; None: it was said that there is no such job."""
     states: tuple[tuple[str, State], ...] = ()
+    epoch: int | None = None
+    """Whose log was read, from its beginning on."""
+    read: tuple[tuple[int, bytes], ...] = ()
+    """Its pieces, each with its place."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ class _Order:
 
     run_id: str
     request: Request
+
+
+def placed(reader: LogReader, pieces: Iterable[Piece]) -> list[tuple[int, bytes]]:
+    """What is read, each piece with its place."""
+    return [(reader.offset - len(piece), piece) for piece in pieces if isinstance(piece, bytes)]
 
 
 class Person:
@@ -98,8 +110,8 @@ class Person:
             return lambda repo: self._submit(repo, order)
         if self._world.healing:
             return None
-        actions = [self._submit_new, self._look, self._cancel, self._list]
-        weights = [4, 2, 2, 1]
+        actions = [self._submit_new, self._look, self._cancel, self._list, self._follow]
+        weights = [4, 2, 2, 1, 2]
         rare = [self._repeat, self._rerun, self._rest_queue]
         return dice.choices([*actions, *rare], weights=[*weights, 0.5, 0.5, 0.3])[0]
 
@@ -169,6 +181,26 @@ class Person:
         self._tell("found", asked_at, job_ids=[job_id], record=record)
         return record
 
+    def _follow(self, repo: Repository) -> None:
+        """The log of an epoch, for a while, with a note beside it."""
+        job_id, asked_at = self._some_job(), self._kernel.now
+        record = self._find(repo, job_id) if job_id is not None else None
+        if record is None:
+            return
+        record_id, epoch = record.id, record.epoch
+        note, reader = FollowerNote(repo, record_id), LogReader(repo, record_id, epoch)
+        read: list[tuple[int, bytes]] = []
+        for _ in range(self._kernel.random.randint(1, _FOLLOWS_MAX)):
+            over = record is None or record.state.at_rest or record.epoch > epoch
+            if not over:
+                note.renew_when_due()
+            read += placed(reader, reader.read_rest() if over else reader.read_new())
+            if over:
+                break
+            repo.clock.sleep(1.0)
+            record = self._find(repo, record_id)
+        self._tell("read", asked_at, job_ids=[record_id], epoch=epoch, read=tuple(read))
+
     def _list(self, repo: Repository) -> None:
         asked_at = self._kernel.now
         newest(repo, limit=5)
@@ -214,8 +246,10 @@ class Person:
         job_ids: list[str] | tuple[str, ...] = (),
         record: Record | None = None,
         states: tuple[tuple[str, State], ...] = (),
+        epoch: int | None = None,
+        read: tuple[tuple[int, bytes], ...] = (),
     ) -> None:
-        answer = Answer(what, asked_at, run_id, tuple(job_ids), record, states)
+        answer = Answer(what, asked_at, run_id, tuple(job_ids), record, states, epoch, read)
         shown = "" if record is None else f"{record.state} of epoch {record.epoch}"
         self._world.trace.note(self._host.name, f"{what} {run_id or ''} {job_ids} {shown}")
         self._world.tell_answer(answer)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
+from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import HostFolder
 from stado_coordinator.coordinator import Coordinator, tick_once
 from tests.simulation.commands import SimHardware, SimProcesses
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _RESTART_SECONDS_MAX = 20.0
+
+LOG_LIMIT = LogLimit(100 * 1024 * 1024, segments_max=2)
+"""Most logs here have more than two segments."""
 
 
 class Service(ABC):
@@ -74,7 +78,10 @@ class AgentService(Service):
                 world.open_repository(host),
                 world.open_repository(host),
                 settings=AgentSettings(
-                    consumer=f"agent@{host.name}", poll_seconds=world.plan.poll, version="sim"
+                    consumer=f"agent@{host.name}",
+                    poll_seconds=world.plan.poll,
+                    log_limit=LOG_LIMIT,
+                    version="sim",
                 ),
                 host=HostPorts(
                     self.folder,

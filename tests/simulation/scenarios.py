@@ -15,6 +15,7 @@ from tests.simulation.stage import Stage
 from tests.simulation.weather import Rates
 
 _LEASE = 6.0
+_SEGMENTS = 3
 
 PLAN = Plan(
     lease=_LEASE,
@@ -96,6 +97,19 @@ def _submit(stage: Stage) -> None:
     scripts = [Script(seconds=0.5), Script(seconds=0.5)]
     stage.submit("ann", "run", scripts)
     stage.submit("bob", "run", scripts)
+
+
+@scenario("log", requests_min=60, ends=(State.COMPLETED,), starts=2)
+def _log(stage: Stage) -> None:
+    """Of two epochs, each of more than two segments; somebody follows. The first host loses power
+    when it has stored some."""
+    stage.submit("ann", "run", [Script(seconds=6.0, print_every=0.8)])
+    stage.when(lambda: bool(stage.started), lambda: stage.follow("bob", "run"))
+    stage.when(lambda: _segments(stage) > _SEGMENTS, lambda: _lose_holder(stage))
+
+
+def _segments(stage: Stage) -> int:
+    return sum(len(stage.store.list(keys.log_folder(job_id))) for job_id in stage.job_ids("run"))
 
 
 @scenario("checkpoint", requests_min=60, ends=(State.COMPLETED,), starts=2)

@@ -18,12 +18,14 @@ from stado.core.states import State
 from stado.errors import NotFound, StadoError
 from stado.jobs.changes import cancel
 from stado.jobs.finding import find_job
+from stado.jobs.followers import FollowerNote
+from stado.jobs.logs import LogReader
 from stado.jobs.reaping import Reaper
 from stado.jobs.submit import job_ids_of, submit
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Violation
 from tests.simulation.commands import VERIFY, Script
-from tests.simulation.people import Answer
+from tests.simulation.people import Answer, placed
 from tests.simulation.process import SimHost
 from tests.simulation.scripted import OUTAGE_SECONDS, Fault, Scripted
 from tests.simulation.weather import Fate
@@ -113,6 +115,10 @@ class Stage(World):
         """Each job of the run, and waits until it is done, as the command line does."""
         self._send(who, partial(self._cancel, run_id=run_id, who=who))
 
+    def follow(self, who: str, run_id: str) -> None:
+        """The logs of the run, once from their beginnings, with a note beside each."""
+        self._send(who, partial(self._follow, run_id=run_id))
+
     def when(self, condition: Callable[[], bool], act: Callable[[], None]) -> None:
         """Once, as soon as the condition is met; never, if it never is."""
         if condition():
@@ -154,6 +160,16 @@ class Stage(World):
             host = self._host(who)
             self.laptops.append(host)
         self._errands.append(Errand(self, host, work, again=self._people_repeat))
+
+    def _follow(self, repo: Repository, *, run_id: str) -> None:
+        for job_id in self.job_ids(run_id):
+            asked_at, note = self.kernel.now, FollowerNote(repo, job_id)
+            note.renew_when_due()
+            reader, read = LogReader(repo, job_id, 1), list[tuple[int, bytes]]()
+            for _ in range(_LOOKS_MAX):
+                read += placed(reader, reader.read_rest())
+                repo.clock.sleep(1.0)
+            self.tell_answer(Answer("read", asked_at, job_ids=(job_id,), epoch=1, read=tuple(read)))
 
     def _submit(self, repo: Repository, *, run_id: str, request: Request, who: str) -> None:
         asked_at = self.kernel.now

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Protocol
 
 import pytest
 
 from stado.core import keys
-from stado.core.records import Capacity, JobReport, LogAccount, Record
+from stado.core.records import Capacity, JobReport, LogAccount, LogIndex, LogRange, Record
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.endings import ask_cancel
-from stado.jobs.logs import write_segment
+from stado.jobs.log_compaction import compact_log
+from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
 from stado.storage.observe import Operation
 from tests.simulation.bench import LEASE, Bench, changed, made_bench
@@ -22,6 +24,7 @@ from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
@@ -60,6 +63,13 @@ def run_to_end(bench: Bench, script: Script, *, log: bool = True) -> tuple[Recor
     bench.end(record, bench.ending(verdict, script.exit_code, reason))
     bench.settle(record)
     return record, command
+
+
+def _with_segments(bench: Bench) -> str:
+    record = bench.claim(bench.submit())
+    for number in range(3):
+        write_segment(bench.repo, record.id, 1, number * 2, b"%d\n" % number)
+    return record.id
 
 
 # --- no rule is broken ------------------------------------------------------------------
@@ -576,3 +586,75 @@ def test_a_cancel_that_was_asked_for_is_right(make_bench: MakeBench) -> None:
     bench.settle(record)
     bench.look_at_the_end()
     assert bench.violation == ""
+
+
+# --- logs -------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_put_together_breaks_no_rule(make_bench: MakeBench) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    compact_log(bench.repo, job_id, 1, segments_max=2, block_bytes=4)
+    read = ((0, b"0\n1\n2\n"),)
+    bench.tell(Answer("read", bench.world.kernel.now + 1, job_ids=(job_id,), epoch=1, read=read))
+    bench.look_at_the_end()
+    assert bench.violation == ""
+
+
+def test_a_segment_that_is_deleted_before_an_index_has_it(make_bench: MakeBench) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    bench.delete(bench.worker, keys.log_segment(job_id, 1, 2))
+    assert "no index has what it held" in bench.violation
+
+
+def test_an_index_of_other_bytes(make_bench: MakeBench) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    bench.repo.store.create(keys.log_block(job_id, 1, "t", 0), b"1\n2\n")
+    index = LogIndex(
+        job_id=job_id, epoch=1, token="t", block_bytes=4, ranges=[LogRange(offset=0, size=4)]
+    )
+    bench.write(bench.worker, index.own_key(), index)
+    assert "has other bytes than the segments" in bench.violation
+
+
+@pytest.mark.parametrize("key", [keys.log_index, partial(keys.log_block, token="t", part=0)])
+def test_what_stands_for_segments_and_is_deleted(
+    make_bench: MakeBench, key: Callable[[str, int], str]
+) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    bench.repo.store.create(keys.log_block(job_id, 1, "t", 0), b"0\n1\n")
+    index = LogIndex(
+        job_id=job_id, epoch=1, token="t", block_bytes=4, ranges=[LogRange(offset=0, size=4)]
+    )
+    bench.write(bench.worker, index.own_key(), index)
+    bench.delete(bench.worker, key(job_id, 1))
+    assert "was deleted" in bench.violation
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (((0, b"0\n1\n"),), "did not get [4, 5]"),
+        (((0, b"0\n1\n"), (2, b"1\n2\n")), "got 49 at 2"),
+        (((0, b"0\n1\n3\n"),), "got 51 at 4"),
+    ],
+    ids=["less", "twice", "something else"],
+)
+def test_somebody_reads_a_log_and_gets(
+    make_bench: MakeBench, read: tuple[tuple[int, bytes], ...], text: str
+) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    bench.tell(Answer("read", bench.world.kernel.now + 1, job_ids=(job_id,), epoch=1, read=read))
+    assert text in bench.violation
+
+
+def test_a_log_that_cannot_be_read_in_the_end(make_bench: MakeBench) -> None:
+    bench = make_bench(LogsChecker)
+    job_id = _with_segments(bench)
+    bench.world.store.delete(keys.log_segment(job_id, 1, 2), None)
+    bench.look_at_the_end()
+    assert bench.violation != ""

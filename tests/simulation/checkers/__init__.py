@@ -6,6 +6,7 @@ from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
@@ -17,5 +18,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     StartsChecker,
     AnswersChecker,
     CancelsChecker,
+    LogsChecker,
     RestChecker,
 )
