@@ -8,6 +8,7 @@ import click
 
 from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
+from stado.cli.log_options import LogView, log_view_options
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
 @click.option(
     "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="The last N lines; 0: none."
 )
+@log_view_options
 @target_options
-def watch(*, job: str, follow: bool, lines: int | None, target: Target) -> int:
+def watch(*, job: str, follow: bool, lines: int | None, view: LogView, target: Target) -> int:
     """Print the log of a job's newest epoch, byte by byte as the job wrote it, from its beginning.
 
     ID is a job id, a part of one, a run id, or `last`. `stado job logs` follows by itself, from
@@ -58,7 +60,7 @@ def watch(*, job: str, follow: bool, lines: int | None, target: Target) -> int:
     from stado.cli.logs import show_log
 
     command = "stado job watch --follow" if follow else "stado job watch"
-    return show_log(target, job, command=command, follow=follow, lines=lines)
+    return show_log(target, job, command=command, follow=follow, lines=lines, view=view)
 
 
 @click.command()

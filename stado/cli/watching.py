@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from stado.cli import exits, render, views
 from stado.cli.failures import going_on
 from stado.cli.following import Patience
+from stado.cli.log_lines import LogLines
+from stado.cli.log_options import ALL_AS_IT_IS, LogView
 from stado.cli.outcomes import outcome_line
 from stado.core.states import State
 from stado.errors import Unreadable
@@ -35,18 +37,23 @@ _PAUSE_SECONDS_MAX = 3.0
 _PAUSE_GROWTH = 1.15
 
 
-def print_log(repo: Repository, job_id: str, *, lines: int | None) -> None:
+def print_log(
+    repo: Repository, job_id: str, *, lines: int | None, view: LogView = ALL_AS_IT_IS
+) -> None:
     """What there is now (of it the last `lines`), of all epochs."""
     record = present_record(repo, job_id)
-    log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines)
+    since = view.begins_at(repo.now())
+    log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines, since=since)
     if log.found:
-        printer = _Printer(log)
+        printer = _Printer(log, view)
         printer.print_up_to(record.epoch, complete=record.state.at_rest)
         printer.end_line()
     render.tell(_present(repo, record) + _rest_of_it(record, log_found=log.found))
 
 
-def follow_log(repo: Repository, job_id: str, *, lines: int | None) -> int:
+def follow_log(
+    repo: Repository, job_id: str, *, lines: int | None, view: LogView = ALL_AS_IT_IS
+) -> int:
     """Prints what comes until the job is at rest; the exit code that tells how it ended.
 
     Begins with the logs that there are, or before there is any. The log of an epoch is complete
@@ -59,8 +66,11 @@ def follow_log(repo: Repository, job_id: str, *, lines: int | None) -> int:
         patience = Patience(repo.clock, meanwhile=f"job {job_id} goes on")
         first = patience.call(lambda: present_record(repo, job_id))
         sight = JobSight(repo, first)
-        log = patience.call(lambda: JobLog(repo, job_id, up_to_epoch=first.epoch, lines=lines))
-        return _Following(repo, sight, _Printer(log), patience).to_the_end()
+        since = view.begins_at(patience.call(repo.now))
+        log = patience.call(
+            lambda: JobLog(repo, job_id, up_to_epoch=first.epoch, lines=lines, since=since)
+        )
+        return _Following(repo, sight, _Printer(log, view), patience).to_the_end()
 
 
 class _Following:
@@ -119,9 +129,14 @@ class _Following:
 class _Printer:
     """A log on stdout. Each call goes on where the last one was, be it that it raised."""
 
-    def __init__(self, log: JobLog) -> None:
+    def __init__(self, log: JobLog, view: LogView) -> None:
         self._log = log
         self._output = _Output()
+        self._lines = LogLines(
+            self._output.write,
+            pattern=view.pattern,
+            find_time=log.find_time if view.timestamps else None,
+        )
 
     def print_before(self, epoch: int) -> None:
         """What is left of the epochs before."""
@@ -132,6 +147,7 @@ class _Printer:
         return self._print(self._log.read_up_to(epoch, complete=complete))
 
     def end_line(self) -> None:
+        self._lines.end_line()
         self._output.end_line()
 
     def _print(self, pieces: Iterable[LogPiece]) -> bool:
@@ -139,9 +155,9 @@ class _Printer:
         for piece in pieces:
             found = True
             if isinstance(piece, bytes):
-                self._output.write(piece)
+                self._lines.take(piece, self._log.offset - len(piece))
             else:
-                self._output.end_line()
+                self.end_line()
                 render.tell(_told(piece))
         return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO
 
 from stado.core.moves import clip
@@ -38,11 +39,18 @@ LogPiece = Piece | EpochBegins
 
 
 class JobLog:
-    """From the first epoch on that left a log, or from where the last `lines` of all begin. Each
+    """From the first epoch on that left a log, from where the last `lines` of all begin, or from
+    what was printed at `since` and later, as far as that can be told; of both what is later. Each
     piece comes once, also to whoever goes on after an error."""
 
     def __init__(
-        self, repo: Repository, job_id: str, *, up_to_epoch: int, lines: int | None = None
+        self,
+        repo: Repository,
+        job_id: str,
+        *,
+        up_to_epoch: int,
+        lines: int | None = None,
+        since: datetime | None = None,
     ) -> None:
         self._repo = repo
         self._job_id = job_id
@@ -52,6 +60,17 @@ class JobLog:
         self._begin(min(epochs, default=up_to_epoch))
         if lines is not None:
             self._skip_to_tail(epochs, lines)
+        if since is not None:
+            self._skip_to_time([epoch for epoch in epochs if epoch >= self._epoch], since)
+
+    @property
+    def offset(self) -> int:
+        """Of what comes next, in the epoch that was read last."""
+        return self._reader.offset
+
+    def find_time(self, offset: int) -> datetime | None:
+        """When what lies there was printed, at the latest, in the epoch that was read last."""
+        return self._reader.find_time(offset)
 
     def read_before(self, epoch: int) -> Iterator[LogPiece]:
         """What is left of the epochs before, of which nothing more will come."""
@@ -76,6 +95,20 @@ class JobLog:
             self._begin(epoch)
             lines = self._reader.skip_to_tail(lines)
             if not lines:
+                return
+
+    def _skip_to_time(self, epochs: list[int], since: datetime) -> None:
+        """Back to the first epoch of which all is later, or to the one before, in the middle. What
+        has been skipped already stays so."""
+        begun = {self._epoch: self._reader}
+        for epoch in reversed(epochs):
+            if epoch in begun:
+                self._epoch, self._reader = epoch, begun[epoch]
+            else:
+                self._begin(epoch)
+            before = self._reader.offset
+            self._reader.skip_to_time(since)
+            if self._reader.offset > before:
                 return
 
     def _find_ending(self, epoch: int) -> Ending | None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -289,3 +290,58 @@ def test_a_store_that_comes_back_is_gone_on_with(stado: Program, world: World) -
     ((code, out, err),) = run_each([process])
     assert (code, out) == (0, b"two\n")
     assert f"job {job_id} completed" in err.decode().splitlines()[-1]
+
+
+# Which lines
+
+
+def a_log_of_an_hour(stado: Program, world: World) -> str:
+    """A line in a segment each ten minutes."""
+    job_id = submit(stado)
+    world.claim(job_id)
+    now = time.time()
+    for number in range(7):
+        world.log(job_id, b"loss %d\n" % number, offset=number * 7)
+        path = world.path / keys.log_segment(job_id, 1, number * 7)
+        os.utime(path, (now - (6 - number) * 600 - 60,) * 2)
+    return job_id
+
+
+@pytest.mark.parametrize("command", ["logs", "job watch", "job logs --no-follow"])
+def test_since_grep_and_timestamps_belong_to_each_of_them(
+    stado: Program, world: World, command: str
+) -> None:
+    job_id = a_log_of_an_hour(stado, world)
+    words = command.split()
+    assert stado(*words, job_id, "--since", "15m").stdout == "loss 5\nloss 6\n"
+    assert stado(*words, job_id, "--since", "1h30m", "--grep", "[3-5]$").stdout == (
+        "loss 3\nloss 4\nloss 5\n"
+    )
+    dated = stado(*words, job_id, "--since", "5m", "--timestamps").stdout
+    assert re.fullmatch(r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ loss 6\n", dated), dated
+    instant = (datetime.now(UTC) - timedelta(minutes=25)).isoformat(timespec="seconds")
+    assert stado(*words, job_id, "--since", instant).stdout == "loss 4\nloss 5\nloss 6\n"
+    assert stado(*words, job_id, "--since", "30s").stdout == ""
+
+
+def test_of_since_and_tail_the_later_one_counts(stado: Program, world: World) -> None:
+    job_id = a_log_of_an_hour(stado, world)
+    assert stado("logs", job_id, "--since", "25m", "--tail", "2").stdout == "loss 5\nloss 6\n"
+    assert stado("logs", job_id, "--since", "15m", "--tail", "5").stdout == "loss 5\nloss 6\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--since", "yesterday"), "neither a duration (90s, 5m, 2h30m, 1d) nor an instant"),
+        (("--since", ""), "neither a duration"),
+        (("--grep", "("), "no regular expression"),
+        (("--grep", "x" * 1001), "longer than 1,000 characters"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    stado: Program, world: World, options: tuple[str, str], said: str
+) -> None:
+    result = stado("logs", submit(stado), *options)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
