@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from stado.composition import live_machine, open_store_of
 from stado.core import keys
 from stado.core.inputs import parse_wanted
 from stado.core.records import Record
 from stado.core.spec import make_request
 from stado.core.states import Reason, State
 from stado.pinning import Unpinned, pin
+from stado.settings import Settings
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet, wait_for
 from tests.jobs.world import stored_log
+from tests.servers import Server
 
 LEAVE = "mkdir $STADO_OUTPUT_DIR/model; printf weights > $STADO_OUTPUT_DIR/model/w"
 PRINT = """cd $STADO_INPUT_DIR; for f in $(find . -type f | sort); do cat $f; echo " $f"; done"""
@@ -33,12 +36,24 @@ def _ended(fleet: Fleet, job_id: str) -> Record:
     return fleet.story(job_id).record
 
 
+def _object_elsewhere(server: Server, bucket: str) -> str:
+    """In another bucket of the server."""
+    server.make_bucket(bucket)
+    store = open_store_of(
+        Settings(store=f"s3://{bucket}", endpoint=server.endpoint), live_machine()
+    )
+    store.put("deep/er/table.csv", b"4,5")
+    store.close()
+    return f"s3://{bucket}/deep/er/table.csv#sha256={hashlib.sha256(b'4,5').hexdigest()}"
+
+
 @pytest.mark.parametrize("kind", ["directory", "seaweedfs"])
 def test_a_job_takes_along_what_another_one_left_and_an_object(
-    make_fleet: MakeFleet, tmp_path: Path, kind: str
+    make_fleet: MakeFleet, tmp_path: Path, request: pytest.FixtureRequest, kind: str
 ) -> None:
-    """R139: an artifact, a job's output and a file of the host are printed by the second job;
-    once an object is damaged in the store the third fails, and names the input."""
+    """R139: an artifact, a job's output, a file of the host and, on a server, an object of another
+    bucket are printed by the second job; once an object is damaged in the store the third fails,
+    and names the input."""
     fleet = make_fleet(kind)
     fleet.agent("one", "--cache-gb", "0")
     source = _submit(fleet, LEAVE)
@@ -48,14 +63,15 @@ def test_a_job_takes_along_what_another_one_left_and_an_object(
     local = tmp_path / "data.csv"
     local.write_text("1,2,3")
     address = f"{local.as_uri()}#sha256={hashlib.sha256(b'1,2,3').hexdigest()}"
-    inputs = ("a=artifact:model", f"b={source}", f"c={address}")
+    inputs = ["a=artifact:model", f"b={source}", f"c={address}"]
+    lines = ["weights ./a/w", "weights ./b/model/w", "1,2,3 ./c/data.csv"]
+    if kind != "directory":
+        other = _object_elsewhere(request.getfixturevalue(kind), "elsewhere")
+        inputs.append(f"d={other}")
+        lines.append("4,5 ./d/table.csv")
     taking = _submit(fleet, PRINT, *inputs)
     assert _ended(fleet, taking).state is State.COMPLETED
-    assert stored_log(fleet.repo, taking, 1).decode().splitlines() == [
-        "weights ./a/w",
-        "weights ./b/model/w",
-        "1,2,3 ./c/data.csv",
-    ]
+    assert stored_log(fleet.repo, taking, 1).decode().splitlines() == lines
     fleet.repo.store.put(keys.output_file(source, 1, "model/w"), b"weightz")
     checked = fleet.stado("artifact", "verify", "model@1")
     assert checked.returncode == 1
