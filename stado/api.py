@@ -61,6 +61,7 @@ class JobOptions(TypedDict, total=False):
     pre_command: str | None
     strict_shell: bool
     env: Mapping[str, str]
+    secret_env: Mapping[str, str]
     expect_output: Sequence[str]
     output_uri: str | None
     type: str
@@ -71,6 +72,7 @@ class JobOptions(TypedDict, total=False):
 
 _FIELDS: Mapping[str, str] = {
     "env": "environment",
+    "secret_env": "secrets",
     "expect_output": "expected_outputs",
     "start_from": "start_from_ref",
     "input_artifact": "input_artifacts",
@@ -315,8 +317,8 @@ def _read(name: str, value: Any) -> Any:
     that would be taken for another."""
     if name == "max_lease_losses" and value == "unlimited":
         return -1
-    if name in ("env", "input_artifact") and not isinstance(value, Mapping):
-        raise TypeError(f"{name} is a mapping, such as {{'name': 'value'}}, not {value!r}")
+    if name in ("env", "secret_env", "input_artifact") and not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a mapping of names, not a {type(value).__name__}")
     if name == "input_artifact":
         return tuple(parse_wanted(f"{key}={reference}") for key, reference in value.items())
     if name == "expect_output":

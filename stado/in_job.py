@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from stado.reports import PROGRESS_NAME, PROGRESS_TEXT_MAX, REFUSAL_NAME, REFUSED_EXIT_CODE
+from stado.reports import PROGRESS_NAME, PROGRESS_WRITTEN_MAX, REFUSAL_NAME, REFUSED_EXIT_CODE
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than all of this
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def progress(fraction: SupportsFloat, text: str = "") -> None:
 
     Raises `ValueError` when the fraction is no number."""
     share = min(1.0, max(0.0, _finite("fraction", fraction)))
-    said = {"fraction": share, "text": str(text)[:PROGRESS_TEXT_MAX]}
+    said = {"fraction": share, "text": str(text)[:PROGRESS_WRITTEN_MAX]}
     with suppress(OSError):
         folder = _folder(_REPORTS)
         if folder is not None:

@@ -16,5 +16,8 @@ PROGRESS_NAME = "progress.json"
 PROGRESS_TEXT_MAX = 200
 """Characters of it that are shown."""
 
-REPORT_BYTES_MAX = 8 * 1024
+PROGRESS_WRITTEN_MAX = 4_000
+"""Characters that are written: what is secret in them is found before the rest is cut off."""
+
+REPORT_BYTES_MAX = 64 * 1024
 """What a supervisor reads of such a file."""

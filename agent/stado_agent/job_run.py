@@ -28,7 +28,6 @@ from stado.core.records import (
     LateResult,
     Manifest,
     Phase,
-    Progress,
     Record,
 )
 from stado.core.states import Reason, Verdict, WarningCode
@@ -209,7 +208,7 @@ class JobRun:
         self._masked_sinks: dict[ProcessIdentity, MaskedSink] = {}
         self._shell: StrictShell | None = None
         """Of the command that was started last, where it is strict."""
-        self._reports = ReportFolder(self._workspace.report)
+        self._reports = ReportFolder(self._workspace.report, self._masked)
         self._process: JobProcess | None = None
         self._undead: list[JobProcess] = []
         """Commands that have ended, and left what could not be killed."""
@@ -534,16 +533,10 @@ class JobRun:
             exit_code = process.wait(self._look_seconds)
             if exit_code is not None:
                 return exit_code
-            self._pulse.progress = self._reported_progress()
+            self._pulse.progress = self._reports.progress()
             self._heed()
             self._heed_memory(process)
             self._shipping.start()
-
-    def _reported_progress(self) -> Progress | None:
-        told = self._reports.progress()
-        if told is None or self._masker is None:
-            return told
-        return told.evolve(text=self._masker.text(told.text))
 
     def _heed_memory(self, process: JobProcess) -> None:
         """Above its memory all of it is ended: what the kernel leaves of a command, having killed

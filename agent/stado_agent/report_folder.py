@@ -9,15 +9,17 @@ import stat
 from pathlib import Path
 
 from stado.core.records import Progress
-from stado.core.reported import progress_of, refusal_of
+from stado.core.reported import Mask, progress_of, refusal_of
 from stado.reports import PROGRESS_NAME, REFUSAL_NAME, REPORT_BYTES_MAX
 
 
 class ReportFolder:
     """One job's report folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mask: Mask = str) -> None:
+        """`mask`: what is taken out of all that is said."""
         self._folder = folder
+        self._mask = mask
         self._seen: tuple[int, int, int] | None = None
         """Of the progress that was read last: i-node, size, mtime in ns."""
         self._progress: Progress | None = None
@@ -34,13 +36,14 @@ class ReportFolder:
         if seen != self._seen:
             self._seen = seen
             data = _read(path)
-            self._progress = (progress_of(data) if data is not None else None) or self._progress
+            told = progress_of(data, self._mask) if data is not None else None
+            self._progress = told or self._progress
         return self._progress
 
     def find_refusal(self) -> str | None:
         """Why the job refuses to go on; None when it does not say that it does."""
         data = _read(self._folder / REFUSAL_NAME)
-        return refusal_of(data) if data is not None else None
+        return refusal_of(data, self._mask) if data is not None else None
 
 
 def _read(path: Path) -> bytes | None:

@@ -4,6 +4,8 @@ may have written, whatever is in them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from stado.core.moves import DETAIL_MAX
@@ -13,12 +15,17 @@ from stado.reports import PROGRESS_TEXT_MAX
 _UNEXPLAINED = "the job refused to go on and gave no reason"
 
 
-def refusal_of(data: bytes) -> str:
+Mask = Callable[[str], str]
+"""Takes out what must not be shown. It gets a text before anything is cut off: half a secret is
+none that it would know."""
+
+
+def refusal_of(data: bytes, mask: Mask = str) -> str:
     """The reason in one line."""
-    return _one_line(data.decode("utf-8", "replace"), DETAIL_MAX) or _UNEXPLAINED
+    return _one_line(mask(data.decode("utf-8", "replace")), DETAIL_MAX) or _UNEXPLAINED
 
 
-def progress_of(data: bytes) -> Progress | None:
+def progress_of(data: bytes, mask: Mask = str) -> Progress | None:
     """None for what says nothing: no JSON object, no number. A number outside of 0 to 1 is the
     nearer of the two."""
     try:
@@ -31,7 +38,7 @@ def progress_of(data: bytes) -> Progress | None:
     text = said.get("text", "")
     return Progress(
         fraction=min(1.0, max(0.0, fraction)),
-        text=_one_line(text, PROGRESS_TEXT_MAX) if isinstance(text, str) else "",
+        text=_one_line(mask(text), PROGRESS_TEXT_MAX) if isinstance(text, str) else "",
     )
 
 

@@ -435,11 +435,16 @@ def _check_secrets(spec: Spec) -> None:
                 f"{name} is to be a secret and has a value in the environment too: state one",
             )
         item = reference.partition("#")[0].split("/")
-        if not _SECRET_REFERENCE.fullmatch(reference) or not {"", ".", ".."}.isdisjoint(item):
+        if not _SECRET_REFERENCE.fullmatch(reference):  # it may be the secret: not repeated
             raise Refused(
                 "secret_reference_invalid",
-                f"secret {reference!r} for {name} names nothing: write ITEM#FIELD, of letters, "
-                "digits and _ + = . @ : / -",
+                f"the secret for {name} is named by item and field, never by its value: write "
+                "ITEM#FIELD, of letters, digits and _ + = . @ : / -",
+            )
+        if not {"", ".", ".."}.isdisjoint(item):
+            raise Refused(
+                "secret_reference_invalid",
+                f"secret {reference!r} for {name} names nothing: an item is a path of names",
             )
 
 

@@ -64,6 +64,22 @@ def test_no_more_than_a_few_kilobytes_are_read(tmp_path: Path) -> None:
     assert REPORT_BYTES_MAX < 1 << 20
 
 
+def test_what_is_secret_is_masked_before_anything_is_cut_off(tmp_path: Path) -> None:
+    """The mask may be longer than what it hides: what is left still fits a heartbeat."""
+
+    def mask(text: str) -> str:
+        return text.replace("key", "[masked]")
+
+    reports = ReportFolder(tmp_path, mask)
+    (tmp_path / PROGRESS_NAME).write_text(f'{{"fraction": 0.5, "text": "{"." * 198}key, key"}}')
+    (tmp_path / REFUSAL_NAME).write_text("." * 1_022 + "key is wrong")
+    told = reports.progress()
+    assert told is not None
+    assert told.text == "." * 198 + "[…"
+    refusal = reports.find_refusal()
+    assert refusal == "." * 1_022 + "[…"
+
+
 def test_a_folder_that_is_gone_says_nothing(tmp_path: Path) -> None:
     reports = ReportFolder(tmp_path / "gone")
     assert (reports.progress(), reports.find_refusal()) == (None, None)

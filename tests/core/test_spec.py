@@ -98,7 +98,11 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
         ("environment_name_invalid", {"secrets": {"2A": "a#b"}}, "'2A'"),
         ("secret_reference_invalid", {"secrets": {"A": "a/../b#c"}}, "'a/../b#c' for A"),
         ("secret_reference_invalid", {"secrets": {"A": "/a#c"}}, "'/a#c' for A"),
-        ("secret_reference_invalid", {"secrets": {"A": "a b#c"}}, "'a b#c' for A"),
+        (
+            "secret_reference_invalid",
+            {"secrets": {"A": "a b#c"}},
+            "the secret for A is named by item and field",
+        ),
         ("secrets_too_many", {"secrets": {f"A{n}": "a#b" for n in range(65)}}, "65 secrets"),
         ("environment_too_large", {"environment": {"A": "x" * 140_000}}, "largest: A with 140,003"),
     ],

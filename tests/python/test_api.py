@@ -46,6 +46,7 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
         {"data": "file:///srv/data.npz#sha256=" + "0" * 64},
         ["data=file:///srv/data.npz#sha256=" + "0" * 64],
     ),
+    "secret_env": ({"TOKEN": "team/hub#token"}, ["TOKEN=team/hub#token"]),
     "env": ({"A": "1", "B": "x y"}, ["A=1", "B=x y"]),
 }
 """A value of each option here, and what the command line has for it."""
@@ -131,6 +132,7 @@ def test_an_option_makes_the_same_request_as_on_the_command_line(
         ({"cpu": "4"}, "got `str` - at `cpu`"),
         ({"env": {"STADO_X": "1"}}, "environment name STADO_X is reserved"),
         ({"env": {"A": 1}}, "got `int` - at `environment"),
+        ({"secret_env": {"TOKEN": "hf_secret"}}, "secret"),
         ({"deadline_at": datetime(2030, 1, 1)}, "timezone"),  # noqa: DTZ001 - that is the point
         ({"host_dir": "here"}, "'here' is not absolute"),
         ({"verify": object()}, "cannot be"),
@@ -144,6 +146,7 @@ def test_what_cannot_be_is_refused_with_its_value_and_nothing_is_queued(
     with pytest.raises(api.StadoError) as refused:
         submitted(**options)
     assert sentence in str(refused.value)
+    assert "hf_secret" not in str(refused.value)
     assert not list(world.repo.walk_records(State.QUEUED))
 
 
