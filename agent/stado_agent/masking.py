@@ -25,7 +25,7 @@ MASK = b"***"
 _SHOWN_AT_END_MAX = 3
 """So many bytes of the beginning of a value may stand at the very end of a log."""
 
-_FEW = 6
+_FEW = 20
 """So many patterns are looked for one by one in less time than by samples."""
 _WORD = 8
 _SAMPLED_LENGTH_MIN = 2 * _WORD - 1

@@ -172,7 +172,7 @@ def _check(value: str) -> None:
     if len(value) < SECRET_LENGTH_MIN:
         raise SecretRefused(
             f"its value has fewer than {SECRET_LENGTH_MIN} characters, and would be found by "
-            "chance in what a job prints: take a longer one, or --env"
+            "chance in what a job prints: take a longer one"
         )
     if len(value.encode(errors="surrogateescape")) > _VALUE_BYTES_MAX:
         raise SecretRefused(f"its value has more than {_VALUE_BYTES_MAX} bytes")
