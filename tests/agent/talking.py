@@ -72,17 +72,18 @@ def talk(
 
 
 def _signs(world: World) -> Requests:
-    """Beats and check-ins of an hour."""
+    """Beats and check-ins of an hour: two of these for each of those."""
     counting = CountingStore(world.store, world.tasks)
     repo = world.repo_over(counting)
     world.submit()
     signs = LifeSigns(repo, world.start().record)
     assert signs.beat(Phase.RUNNING, world.clock.now())
     before = counting.snapshot()
-    for _ in range(round(HOUR / repo.deployment.beat_seconds)):
-        assert signs.beat(Phase.RUNNING, world.clock.now())
+    for look in range(round(HOUR / repo.deployment.tick_seconds)):
+        if look * repo.deployment.tick_seconds % repo.deployment.beat_seconds == 0:
+            assert signs.beat(Phase.RUNNING, world.clock.now())
         signs.asked()
-        world.clock.sleep(repo.deployment.beat_seconds)
+        world.clock.sleep(repo.deployment.tick_seconds)
     return counting.since(before)
 
 

@@ -40,8 +40,10 @@ def test_who_prints_more_than_fits_pays_for_each_segment_and_waits_ten_seconds(
     assert hours.longest_wait <= 20
 
 
-def test_the_signs_of_life_are_a_write_and_a_read_each_quarter_of_a_minute(tmp_path: Path) -> None:
+def test_the_signs_of_life_are_a_write_each_half_minute_and_a_read_each_quarter(
+    tmp_path: Path,
+) -> None:
     signs = talk(tmp_path / "log", bytes_a_second=200).signs
-    assert signs.of(Operation.REPLACE, kind="status/*") == 240
+    assert signs.of(Operation.REPLACE, kind="status/*") == 120
     assert signs.of(Operation.GET, kind="status/*/asks") == 240
-    assert signs.of() == 2 * 240
+    assert signs.of() == 120 + 240
