@@ -125,6 +125,17 @@ def test_an_option_makes_the_same_request_as_on_the_command_line(
     assert stado.ok("submit", "--run-id", "x", *words, "run") == job.id
 
 
+@pytest.mark.parametrize("typed", [{"KEY": "hunter2-hunter2"}, {"KEY": "hunter2#é"}, "hunter2"])
+def test_a_secret_in_place_of_its_name_is_refused_and_not_repeated(
+    world: World, typed: Any
+) -> None:
+    """R140"""
+    with pytest.raises((api.Refused, TypeError)) as refused:
+        submitted(secret_env=typed)
+    assert "hunter2" not in str(refused.value)
+    assert not list(world.repo.walk_records(State.QUEUED))
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
