@@ -1,4 +1,5 @@
-"""What it costs to start the command line, as a multiple of importing click."""
+"""What it costs to start the command line, as a multiple of importing click; and to import stado,
+as a multiple of Python alone."""
 
 from __future__ import annotations
 
@@ -19,6 +20,9 @@ def measure(folder: Path) -> list[Figure]:
     with bench_deployment(folder / "starting") as bench:
         bench.submit(["true"] * 40)
         commands = {
+            "python": [sys.executable, "-c", "pass"],
+            "stado": [sys.executable, "-c", "import stado"],
+            "in a job": [sys.executable, "-c", "import stado; stado.checkpoint, stado.progress"],
             "click": [sys.executable, "-c", "import click"],
             "help": [sys.executable, "-m", "stado.cli.main", "--help"],
             "status": [sys.executable, "-m", "stado.cli.main", "status"],
@@ -30,6 +34,20 @@ def measure(folder: Path) -> list[Figure]:
     median = {name: statistics.median(values) for name, values in taken.items()}
     floor = Figure("python -c 'import click'", median["click"] * 1000, "ms")
     return [
+        Figure("python -c pass", median["python"] * 1000, "ms"),
+        Figure("import stado / python -c pass", median["stado"] / median["python"], "x", 1.5),
+        Figure(
+            "import stado, longer than Python alone",
+            (median["stado"] - median["python"]) * 1000,
+            "ms",
+            50,
+        ),
+        Figure(
+            "import stado, for a job / python -c pass",
+            median["in a job"] / median["python"],
+            "x",
+            2.5,
+        ),
         floor,
         Figure("stado --help / import click", median["help"] / median["click"], "x", 1.6),
         Figure(
