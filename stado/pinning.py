@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stado.errors import Refused
@@ -23,12 +24,26 @@ if TYPE_CHECKING:
 class Unpinned:
     """What is named by words that can mean something else tomorrow. Empty: nothing is."""
 
+    workdir: Path | None = None
+    """The folder whose files go along."""
+    workdir_limit_mb: float | None = None
+    """MiB that they may have together; None: 64."""
+    require_clean: bool = False
+    """Whether the folder must be as the commit that is checked out there."""
+    repo: str | None = None
+    repo_ref: str | None = None
+    repo_workdir: str | None = None
     input_artifacts: tuple[Wanted, ...] = ()
     start_from_ref: str | None = None
     """`policy_x:best`: the save that the jobs start from."""
 
 
 PINNED_AS: Mapping[str, str] = {
+    "workdir": "snapshot",
+    "workdir_limit_mb": "snapshot",
+    "require_clean": "snapshot",
+    "repo_ref": "repo",
+    "repo_workdir": "repo",
     "input_artifacts": "inputs",
     "start_from_ref": "start_from",
 }
@@ -59,14 +74,23 @@ def pin(
     request: Request,
     unpinned: Unpinned,
     submitter: Submitter | None = None,
+    *,
+    run_id: str | None = None,
 ) -> Request:
     """The request with everything pinned to the content that it has now. What the jobs take along
     is in the store when this returns, and nothing is queued yet: an interruption leaves objects
     that nobody names. Without a `submitter` jobs are named by their ids, and nobody is told.
-    Raises `Refused`, naming the words and the remedy."""
+
+    For a run that is there already (`run_id`) no code is brought to the store: either it is this
+    request, and has all of it, or it will be refused. Raises `Refused`, naming the words and the
+    remedy."""
+    from stado.code_pinning import pin_repo, pin_workdir
+
     submitter = submitter or Submitter(job_named=exact_job)
+    request = pin_repo(request, unpinned)
     request = _with_inputs(repo, request, unpinned.input_artifacts, submitter)
-    return _with_start(repo, request, unpinned.start_from_ref)
+    request = _with_start(repo, request, unpinned.start_from_ref)
+    return pin_workdir(repo, request, unpinned, tell=submitter.tell, run_id=run_id)
 
 
 def _with_inputs(

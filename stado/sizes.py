@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_KIB = 1 << 10
 _MIB = 1 << 20
 _GIB = 1 << 30
 
@@ -11,6 +12,15 @@ def in_words(size_bytes: int) -> str:
     if size_bytes >= _GIB:
         return f"{_number(size_bytes / _GIB)} GiB"
     return f"{_number(size_bytes / _MIB)} MiB"
+
+
+def file_size(size_bytes: int) -> str:
+    """The same of files, which can be small: `1 byte`, `34 KiB`."""
+    if size_bytes >= _MIB:
+        return in_words(size_bytes)
+    if size_bytes >= _KIB:
+        return f"{size_bytes // _KIB} KiB"
+    return f"{size_bytes} byte{'' if size_bytes == 1 else 's'}"
 
 
 def _number(amount: float) -> str:

@@ -30,9 +30,11 @@ from stado.core.records import (
     Phase,
     Record,
 )
+from stado.core.spec import GitRepo, Snapshot, Spec, repo_text
 from stado.core.states import Reason, Verdict, WarningCode
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import outputs
+from stado.jobs.archives import UnsafeArchive
 from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
 from stado.jobs.life import seal_epoch
@@ -40,6 +42,7 @@ from stado.jobs.log_compaction import compact_earlier_logs, compact_log
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.saving import Manner
+from stado.jobs.snapshots import text_of as snapshot_text
 from stado.ports import Command, JobProcess, Processes, ProcessIdentity
 from stado.reports import REFUSED_EXIT_CODE
 from stado_agent.checkpoint_sync import CheckpointSync
@@ -47,6 +50,14 @@ from stado_agent.command_ending import CommandEnding
 from stado_agent.downloads import Interrupted
 from stado_agent.elsewhere import Elsewhere, OpenBucket, no_buckets
 from stado_agent.environment import command_environment, sizes_text
+from stado_agent.git_checkout import (
+    CheckoutFailed,
+    GitAnswer,
+    GitCheckout,
+    folder_within,
+    git_environment,
+)
+from stado_agent.host_cache import HostCache
 from stado_agent.input_cache import InputCache
 from stado_agent.input_fetching import InputFetching, InputUnavailable
 from stado_agent.log_shipping import LogEpoch, LogShipper
@@ -58,8 +69,10 @@ from stado_agent.pulse import Pulse
 from stado_agent.report_folder import ReportFolder
 from stado_agent.second_copy import OpenStore, SecondCopy, no_other_stores
 from stado_agent.secrets import SecretRefused, Secrets, SecretSettings, take_secrets
+from stado_agent.setup_output import SetupOutput
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
+from stado_agent.snapshot_fetch import SnapshotFetch
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
 
 log = logging.getLogger(__name__)
@@ -76,6 +89,12 @@ _OUTPUT_SECONDS = 5.0
 _LEFTOVERS_SECONDS_MAX = 60.0
 """After a command has ended by itself, its outcome waits no longer for what it left running and
 what cannot be killed. The place on this host is not given away before that is gone."""
+
+_SETUP_SECONDS_MAX = 3600.0
+"""For one call of git. A connection over which nothing comes is given up long before."""
+
+_NO_WISHES = Spec(command="")
+"""What a job wants in its environment is for its command, not for what prepares it."""
 
 _GIB = 1024**3
 LOG_LIMIT_DEFAULT = LogLimit(100 * 1024 * 1024)
@@ -270,7 +289,8 @@ class JobRun:
             self._prepare()
             return self._execute()
         except _Cancelled:
-            detail = "cancelled while it was running"
+            doing = "running" if self._started_at is not None else "being prepared"
+            detail = f"cancelled while it was {doing}"
             return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
         except _NotStarted as error:
             detail = f"the host could not start it: {error}"
@@ -293,6 +313,7 @@ class JobRun:
             self._restore_checkpoint()
             if self._record.spec.secrets:
                 self._take_secrets()
+            self._bring_code()
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
@@ -375,6 +396,82 @@ class JobRun:
 
     def _masked(self, text: str) -> str:
         return text if self._masker is None else self._masker.text(text)
+
+    def _bring_code(self) -> None:
+        """After the checkpoint: from now on the log is shipped, and what is in the checkpoint
+        folder saved, while git works."""
+        spec = self._record.spec
+        try:
+            with self._refusals():
+                if spec.snapshot is not None:
+                    self._bring_snapshot(spec.snapshot)
+                if spec.repo is not None:
+                    self._check_out(spec.repo)
+        except (CheckoutFailed, Conflict, Refused, Unreadable, UnsafeArchive) as error:
+            what = "snapshot" if spec.snapshot is not None else "repository"
+            detail = f"its {what} cannot be had: {error}"
+            self._say(detail)
+            raise _InputUnavailable(detail) from error
+
+    def _bring_snapshot(self, snapshot: Snapshot) -> None:
+        cache = HostCache(self._host.folder.snapshots, self._repo.clock)
+
+        def insist(step: Callable[[], None]) -> None:
+            self._patience.persist(step, between=self._heed, answers=(Conflict,))
+
+        fetch = SnapshotFetch(self._repo, cache, insist=insist, heed=self._heed)
+        fetch.bring(snapshot, self._workspace.work)
+        self._say(snapshot_text(snapshot))
+
+    def _check_out(self, repo: GitRepo) -> None:
+        self._say(f"checking out {repo_text(repo)}")
+        cache = HostCache(self._host.folder.repos, self._repo.clock)
+        GitCheckout(cache, self._run_git, self._heed).check_out(repo, self._workspace.work)
+        folder_within(self._workspace.work, repo.folder)
+        if (self._workspace.work / ".gitmodules").exists():
+            self._say("its submodules are not fetched")
+
+    def _run_git(self, argv: Sequence[str], folder: Path) -> GitAnswer:
+        """As a process of the job, that a cancel ends. It is no start of the job."""
+        output = SetupOutput(self._spool.append)
+        inherited = command_environment(
+            self._host.environment, self._record.evolve(spec=_NO_WISHES), self._workspace
+        )
+        command = Command(
+            name=f"{self._record.id}.{self._record.epoch}.git",
+            argv=argv,
+            environment=git_environment(inherited),
+            folder=folder,
+            sink=output,
+        )
+        try:
+            process = self._start(command)
+        except FileNotFoundError as error:
+            if error.filename != argv[0]:
+                raise
+            host = self._host.claimant.host
+            raise CheckoutFailed(f"git is not installed on {host}: install it there") from None
+        exit_code = self._attend_setup(process)
+        self._end_process(process)
+        output.flush()
+        return GitAnswer(exit_code, output.lines)
+
+    def _attend_setup(self, process: JobProcess) -> int:
+        end = self._repo.clock.monotonic() + _SETUP_SECONDS_MAX
+        while True:
+            exit_code = process.wait(self._look_seconds)
+            if exit_code is not None:
+                return exit_code
+            self._heed()
+            self._shipping.start()
+            if self._repo.clock.monotonic() > end:
+                self._stop_process()
+                raise CheckoutFailed(f"git took longer than {_SETUP_SECONDS_MAX:g} s")
+
+    def _say(self, text: str) -> None:
+        """A line of ours in the job's log, before the command's."""
+        line = f"[stado] {text}\n".encode("utf-8", "backslashreplace")
+        self._spool.append(memoryview(line))
 
     def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
@@ -477,24 +574,33 @@ class JobRun:
             masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
         sink = self._take_output if masked is None else masked.append
         with self._refusals():
-            process = self._host.processes.start(self._command(command, sink))
-        self._process = process
+            process = self._start(self._command(command, sink))
         if masked is not None:
             self._masked_sinks[process.identity] = masked
         self._on_started()
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
+        exit_code = self._attend(process)
+        self._end_process(process)
+        self._memory_exceeded = process.memory_exceeded()
+        return exit_code
+
+    def _start(self, command: Command) -> JobProcess:
+        """Raises `OSError`."""
+        process = self._host.processes.start(command)
+        self._process = process
         if list(process.enclosure) != self._host.enclosure:
             self._host.enclosure[:] = process.enclosure
             self._renew_note()
-        exit_code = self._attend(process)
+        return process
+
+    def _end_process(self, process: JobProcess) -> None:
+        """One that has ended by itself, with whatever it left running."""
         if self._ending_of(process).end_leftovers(patience_seconds=_LEFTOVERS_SECONDS_MAX):
             self._close(process)
         else:
             self._undead.append(process)
         self._process = None
-        self._memory_exceeded = process.memory_exceeded()
-        return exit_code
 
     def _command(self, command: str, sink: Callable[[memoryview], None]) -> Command:
         spec = self._record.spec
@@ -504,7 +610,7 @@ class JobRun:
             name=f"{self._record.id}.{self._record.epoch}",
             argv=self._argv(command, environment),
             environment=environment,
-            folder=self._workspace.work if spec.host_dir is None else Path(spec.host_dir),
+            folder=self._working_folder(spec),
             sink=sink,
             memory_bytes=None if memory_gb is None else round(memory_gb * _GIB),
         )
@@ -513,6 +619,12 @@ class JobRun:
         return command_environment(
             self._host.environment, self._record, self._workspace, self._secrets
         )
+
+    def _working_folder(self, spec: Spec) -> Path:
+        if spec.host_dir is not None:
+            return Path(spec.host_dir)
+        within = spec.repo.folder if spec.repo is not None else None
+        return self._workspace.work / (within or "")
 
     def _argv(self, command: str, environment: Mapping[str, str]) -> Sequence[str]:
         if not self._record.spec.strict_shell:
@@ -801,8 +913,9 @@ class JobRun:
     def _adopt(self, cell: EndCell) -> bool:
         """Whether the next epoch is ours, with the living command or the outcome of a started one:
         what has been executed is not executed again over a store that was away."""
-        has_something = (
-            self._process is not None or self._has_ended or (self._outcome and self._started_at)
+        started = self._started_at is not None
+        has_something = (started and (self._process is not None or self._outcome is not None)) or (
+            self._has_ended
         )
         if cell.ending.verdict is not Verdict.LOST or not has_something:
             return False

@@ -4,7 +4,8 @@ agent which supervisors still live.
 Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
 `jobs/<job>.<epoch>/{work,inputs,output,checkpoints,report,log}`; `log/` is a spool (`log_spool`),
 and `log/epoch.json` says whose. Nothing of this outlives its job but what could not be delivered.
-What jobs have fetched is kept in `inputs/` (`input_cache`).
+What jobs have fetched is kept in `inputs/` (`input_cache`) and `code/{snapshots,repos}`
+(`host_cache`).
 """
 
 from __future__ import annotations
@@ -157,6 +158,16 @@ class HostFolder:
     @property
     def lock_path(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def snapshots(self) -> Path:
+        """Archives that were fetched for jobs (`host_cache`)."""
+        return self.root / "code" / "snapshots"
+
+    @property
+    def repos(self) -> Path:
+        """Repositories that jobs checked out of."""
+        return self.root / "code" / "repos"
 
     def workspace(self, job_id: str, epoch: int) -> Workspace:
         return self.workspace_named(f"{job_id}.{epoch}")

@@ -6,6 +6,7 @@ Each is a field of the spec under its own name, or of what has to be pinned firs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,6 +88,41 @@ _EXECUTION = (
     ),
 )
 
+_CODE = (
+    click.option(
+        "--workdir",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Take the files of DIR along, as they are now; the command runs among them.",
+    ),
+    click.option(
+        "--workdir-limit-mb",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="MIB",
+        help="MiB that they may have.  [default: 64]",
+    ),
+    click.option(
+        "--require-clean",
+        is_flag=True,
+        help="Refuse a DIR that differs from the commit that is checked out there.",
+    ),
+    click.option(
+        "--repo",
+        callback=options.plain_text,
+        metavar="URL",
+        help="Let the host check out a commit of this git repository, and run there.",
+    ),
+    click.option(
+        "--repo-ref", callback=options.plain_text, metavar="COMMIT", help="The commit, in full."
+    ),
+    click.option(
+        "--repo-workdir",
+        callback=options.plain_text,
+        metavar="PATH",
+        help="Folder of the repository to run in.  [default: its top]",
+    ),
+)
+
 _OUTPUTS = (
     click.option(
         "--expect-output",
@@ -143,7 +179,14 @@ _CHECKPOINTS = (
     ),
 )
 
-_ALL = (*_ORDER_AND_SIZE, *_EXECUTION, *_TAKEN_ALONG, *_OUTPUTS, *_CHECKPOINTS)
+_ALL = (
+    *_ORDER_AND_SIZE,
+    *_EXECUTION,
+    *_CODE,
+    *_TAKEN_ALONG,
+    *_OUTPUTS,
+    *_CHECKPOINTS,
+)
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

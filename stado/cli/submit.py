@@ -73,7 +73,7 @@ def submit(
     user = user_name()
     with opened_repository(target) as repo:
         began = repo.clock.monotonic()
-        request = pin(repo, request, unpinned, submitter_named(user))
+        request = pin(repo, request, unpinned, submitter_named(user), run_id=run_id)
         submission = _submit(repo, run_id, request, user)
         taken_seconds = repo.clock.monotonic() - began
         if not as_json:

@@ -15,7 +15,7 @@ from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
     from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record
-    from stado.core.spec import Input, StartFrom
+    from stado.core.spec import GitRepo, Input, Snapshot, StartFrom
     from stado.jobs.status import Life, Listing, Row
     from stado.jobs.waiting import Wait
 
@@ -69,6 +69,8 @@ def job_fields(record: Record) -> dict[str, Any]:
         "strict_shell": spec.strict_shell,
         "verify": spec.verify,
         "host_dir": spec.host_dir,
+        "snapshot": snapshot_fields(spec.snapshot) if spec.snapshot is not None else None,
+        "repo": repo_fields(spec.repo) if spec.repo is not None else None,
         "environment_names": sorted(spec.environment),
         "secrets": dict(sorted(spec.secrets.items())),
         "cpu": spec.cpu,
@@ -122,6 +124,36 @@ def input_text(pinned: Input) -> str:
         said = f"artifact {artifact[0]}@{artifact[1]}"
     part = f", {pinned.path} of it" if pinned.path else ""
     return f"{pinned.name}: {said}{part} (SHA-256 {pinned.sha256})"
+
+
+def snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "digest": snapshot.digest,
+        "files": snapshot.files,
+        "bytes": snapshot.bytes,
+        "commit": snapshot.commit,
+        "dirty": snapshot.dirty,
+    }
+
+
+def snapshot_text(snapshot: Snapshot) -> str:
+    """`1a2b3c4d5e6f (12 files, 34 KiB), commit 5d6e7f8a9b0c, dirty`."""
+    from stado.core.trees import shown
+    from stado.sizes import file_size
+
+    what = f"{plural(snapshot.files, 'file')}, {file_size(snapshot.bytes)}"
+    commit = "" if snapshot.commit is None else f", commit {shown(snapshot.commit)}"
+    dirty = ", dirty" if snapshot.dirty else ""
+    return f"{shown(snapshot.digest)} ({what}){commit}{dirty}"
+
+
+def repo_fields(repo: GitRepo) -> dict[str, Any]:
+    return {"url": repo.url, "commit": repo.commit, "folder": repo.folder}
+
+
+def repo_text(repo: GitRepo) -> str:
+    folder = f", folder {repo.folder}" if repo.folder is not None else ""
+    return f"{repo.url} at commit {repo.commit}{folder}"
 
 
 def telling_ending(record: Record) -> Ending | None:

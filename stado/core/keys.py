@@ -267,3 +267,21 @@ def is_checkpoint_manifest(key: str, job_id: str) -> bool:
 
 def policy(job_id: str) -> str:
     return f"{POLICIES}{job_id}.json"
+
+
+def snapshot(digest: str) -> str:
+    """`digest`: of the tree."""
+    return f"snapshots/{digest}/snapshot.json"
+
+
+def snapshot_archive(digest: str, token: str) -> str:
+    """`token`: of the upload. Its own folder: what is listed beside it are references."""
+    return f"snapshots/{digest}/archive/{token}.tar.gz"
+
+
+def snapshot_reference(digest: str, run_id: str) -> str:
+    return f"{snapshot_references(digest)}{component(run_id)}"
+
+
+def snapshot_references(digest: str) -> str:
+    return f"snapshots/{digest}/refs/"

@@ -312,6 +312,37 @@ class RunRecord(Document, frozen=True, kw_only=True):
         return None
 
 
+class SnapshotState(StrEnum):
+    """What may be done with a snapshot in the store."""
+
+    WHOLE = "whole"
+    LEAVING = "leaving"
+    """Somebody found that no submission names it. It is there, and stays if one does after all."""
+    GONE = "gone"
+    """Its archive is deleted, or about to be."""
+
+
+class SnapshotRecord(Document, frozen=True, kw_only=True):
+    """`snapshots/<digest>/snapshot.json`: commits an archive. Changed by replace, never deleted:
+    who adds a reference and who removes the last one meet here."""
+
+    digest: Sha256
+    state: SnapshotState
+    nonce: Code
+    """New at each write."""
+    archive: Code
+    """The token of the upload that counts."""
+    archive_bytes: Count
+    archive_sha256: Sha256
+    files: Count
+    bytes: Count
+    """Of the unpacked contents."""
+    at: Instant
+
+    def own_key(self) -> str:
+        return keys.snapshot(self.digest)
+
+
 class JobReport(Part, frozen=True, kw_only=True):
     """What an agent says of a job that it runs."""
 

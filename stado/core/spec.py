@@ -16,12 +16,14 @@ from typing import Annotated, Any
 import msgspec
 
 from stado.core.destinations import OutputUri, parse_destination
-from stado.core.documents import Instant, Part, Text, canonical, from_plain
+from stado.core.documents import Count, Instant, Part, Text, canonical, from_plain
 from stado.core.ids import JOB_PATTERN, is_run_id
 from stado.core.inputs import NAME_PATTERN
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
+from stado.core.repos import commit_flaw, folder_flaw, url_flaw
 from stado.core.sidecar import Sha256
 from stado.core.states import JobType, Kind
+from stado.core.trees import shown
 from stado.errors import Refused
 
 PRIORITY_MAX = 2**63 - 1
@@ -60,6 +62,8 @@ SecretReference = Annotated[str, msgspec.Meta(pattern=rf"\A{_SECRET_REFERENCE.pa
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
 Source = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,2000}\Z")]
+Commit = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{40}|[0-9a-f]{64})\Z")]
+Address = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,2047}\Z")]
 
 
 class Input(Part, frozen=True, kw_only=True):
@@ -96,6 +100,29 @@ class StartFrom(Part, frozen=True, kw_only=True):
         return f"{self.policy}:{self.kind.value}"
 
 
+class Snapshot(Part, frozen=True, kw_only=True):
+    """A tree of files that a submitter had, and where it came from."""
+
+    digest: Sha256
+    """Of the tree (`stado.core.trees`): it alone says which tree it is."""
+    files: Count
+    bytes: Count
+    """Of all contents together."""
+    commit: Commit | None = None
+    """The commit that was checked out there; null: no git, or no commit yet."""
+    dirty: bool = False
+    """Whether the tree is another one than the commit's."""
+
+
+class GitRepo(Part, frozen=True, kw_only=True):
+    """A commit that a host checks out."""
+
+    url: Address
+    commit: Commit
+    folder: Text | None = None
+    """Below the top of the repository, to run in; null: the top."""
+
+
 class Spec(Part, frozen=True, kw_only=True):
     """One job as it was asked for. None means: not stated."""
 
@@ -104,7 +131,11 @@ class Spec(Part, frozen=True, kw_only=True):
     verify: Text | None = None
     """Runs after the command succeeded; a non-zero exit makes the job fail."""
     host_dir: Folder | None = None
-    """Folder on the host to run in; a fresh empty one when not stated."""
+    """Folder on the host to run in; a fresh one when not stated."""
+    snapshot: Snapshot | None = None
+    """Files that the fresh folder holds when the command starts."""
+    repo: GitRepo | None = None
+    """The same, from a repository."""
     environment: dict[VariableName, Text] = msgspec.field(default_factory=dict)
     pre_command: Text | None = None
     """Runs before the command, in the same folder and environment; a non-zero exit makes the job
@@ -141,7 +172,9 @@ class Spec(Part, frozen=True, kw_only=True):
     @property
     def takes_along(self) -> bool:
         """Whether a host has to fetch something before it can start the command."""
-        return bool(self.inputs or self.secrets) or self.start_from is not None
+        if self.snapshot is not None or self.repo is not None or self.start_from is not None:
+            return True
+        return bool(self.inputs or self.secrets)
 
     @property
     def makes_policy(self) -> bool:
@@ -176,6 +209,8 @@ class Request(Part, frozen=True, kw_only=True):
             for name, value in self.shared.plain().items()
             if name not in unstated or unstated[name] != value
         }
+        if self.shared.snapshot is not None:  # not by where the same files came from
+            shared["snapshot"] = self.shared.snapshot.digest
         stated = {"batch": self.batch, "commands": self.commands, "shared": shared}
         return hashlib.sha256(canonical(stated)).hexdigest()
 
@@ -298,6 +333,8 @@ def _flat(request: Request) -> dict[str, Any]:
     shared = request.shared.plain()
     del shared["command"], shared["environment"], shared["inputs"]
     shared |= {f"input {one.name}": _pin_text(one) for one in request.shared.inputs}
+    shared["snapshot"] = request.shared.snapshot and shown(request.shared.snapshot.digest)
+    shared["repo"] = request.shared.repo and repo_text(request.shared.repo)
     if not request.batch:
         return {**shared, "command": request.commands[0]}
     commands = enumerate(request.commands, start=1)
@@ -306,6 +343,12 @@ def _flat(request: Request) -> dict[str, Any]:
 
 def _pin_text(pinned: Input) -> str:
     return f"{pinned.source} {pinned.path} sha256={pinned.sha256}".replace("  ", " ")
+
+
+def repo_text(repo: GitRepo) -> str:
+    """`https://host/lab.git at 1a2b3c4d5e6f, folder train`."""
+    folder = f", folder {repo.folder}" if repo.folder is not None else ""
+    return f"{repo.url} at {shown(repo.commit)}{folder}"
 
 
 def _short(value: Any) -> str:
@@ -370,6 +413,13 @@ def _check_shared(spec: Spec) -> None:
                 "host_dir_not_absolute",
                 f"working folder {spec.host_dir!r} is not absolute: it names a folder on the host",
             )
+    check_sources(
+        workdir=spec.snapshot is not None,
+        repo=spec.repo is not None,
+        host_dir=spec.host_dir is not None,
+    )
+    if spec.repo is not None:
+        check_repo(spec.repo.url, spec.repo.commit, spec.repo.folder)
     if spec.max_lease_losses is not None and spec.max_lease_losses < -1:
         raise Refused(
             "max_lease_losses_invalid",
@@ -391,6 +441,38 @@ def _check_outputs(spec: Spec) -> None:
     if spec.output_uri is not None:
         _check_text(spec.output_uri, "the output address")
         parse_destination(spec.output_uri)
+
+
+def check_sources(*, workdir: bool, repo: bool, host_dir: bool) -> None:
+    """Raises `Refused` when a command would have to run in two folders."""
+    named = [
+        option
+        for option, stated in (("--workdir", workdir), ("--repo", repo), ("--host-dir", host_dir))
+        if stated
+    ]
+    if len(named) > 1:
+        raise Refused(
+            "working_folders_clash",
+            f"{' and '.join(named)} each say where the command runs: use one of them",
+        )
+
+
+def check_repo(url: str, commit: str, folder: str | None) -> None:
+    """Raises `Refused` for what no host could fetch, or what could mean another thing tomorrow."""
+    flaw = url_flaw(url)
+    if flaw is not None:  # the address is not repeated: it may hold a password
+        raise Refused("repo_url_unusable", f"--repo cannot be used: {flaw}")
+    flaw = commit_flaw(commit)
+    if flaw is not None:
+        raise Refused(
+            "repo_ref_not_exact",
+            f"--repo-ref {commit!r} is no full commit: {flaw}. `git rev-parse {commit}` in a clone "
+            f"tells it, or `git ls-remote {url}`: 40 hexadecimal digits (64 of a SHA-256 "
+            "repository)",
+        )
+    flaw = None if folder is None else folder_flaw(folder)
+    if flaw is not None:
+        raise Refused("repo_workdir_unusable", f"--repo-workdir {folder!r}: {flaw}")
 
 
 def _check_priority(priority: int) -> None:

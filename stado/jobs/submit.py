@@ -18,6 +18,7 @@ from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, check_run_id, differing_fields
 from stado.core.states import State
 from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unreadable
+from stado.jobs import snapshots
 from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
@@ -54,11 +55,13 @@ def submit(
 ) -> Submission:
     """Queues the jobs of a request once, however often it is called.
 
-    Writes the run record, the by-user entry, then for each job its index entry and its queue
-    record, then marks the run record complete. A crash between leaves a run record that is not
-    complete: submitting again, or the coordinator, finishes it. Raises `Refused`
-    (`run_id_conflict`) when the run id belongs to another request."""
+    Writes the reference to a snapshot that it names, the run record, the by-user entry, then for
+    each job its index entry and its queue record, then marks the run record complete. A crash
+    between leaves a run record that is not complete: submitting again, or the coordinator,
+    finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to another request,
+    (`snapshot_missing`) when the snapshot is not in the store."""
     check_run_id(run_id)
+    _refer_to_snapshot(repo, run_id, request)
     stored, created = _run_record(repo, run_id, request, submitter, rerun_of)
     run = stored.value
     if run.digest != request.digest():
@@ -87,6 +90,14 @@ def finish_submission(repo: Repository, stored: Stored[RunRecord], *, fresh: boo
         chunk = records[start : start + _CHUNK]
         _queue(repo, chunk if fresh else _missing(repo, chunk))
     _mark_complete(repo, stored)
+
+
+def _refer_to_snapshot(repo: Repository, run_id: str, request: Request) -> None:
+    """Before there is a run, so that nobody removes it in between. A run that is there has its
+    reference, or has none any more because its jobs were deleted."""
+    snapshot = request.shared.snapshot
+    if snapshot is not None and repo.find_run(run_id) is None:
+        snapshots.refer(repo, snapshot.digest, run_id)
 
 
 def _run_record(

@@ -56,7 +56,8 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.storage.trouble",
         "stado.storage.trouble_log",
     ),
-    "stado.pinning": (*_USE_CASES, "stado.system"),
+    "stado.pinning": (*_USE_CASES, "stado.code_pinning", "stado.system"),
+    "stado.code_pinning": (*_USE_CASES, "stado.pinning", "stado.system"),
     "stado.api": (
         *_USE_CASES,
         *_SETTINGS,
@@ -102,6 +103,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "urllib3": (*_GCS, "stado.storage.s3_errors"),
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
+    "pathspec": ("stado.system",),
     "msgspec": ("stado.core",),
     "click": (
         "stado.cli",

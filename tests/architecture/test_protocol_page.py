@@ -49,6 +49,8 @@ _SAMPLES = {
     "inverted ms:15": "999999999999996",
     "said": "paused",
     "place": "models/night",
+    "digest": "0123abcd" * 8,
+    "token": "abcdefgh23456777",
 }
 """What stands for each placeholder of a key."""
 
@@ -72,6 +74,8 @@ _ARGUMENTS: Mapping[str, Any] = {
     "at_ms": 3,
     "paused": True,
     "place": _SAMPLES["place"],
+    "digest": _SAMPLES["digest"],
+    "token": _SAMPLES["token"],
 }
 
 _NO_KEYS = {"component", "job_of_record"}

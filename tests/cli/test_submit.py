@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -109,6 +110,8 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
             "manifest": manifest,
             "sha256": DIGEST,
         },
+        "snapshot": None,
+        "repo": None,
     }
 
 
@@ -376,3 +379,140 @@ def test_waiting_for_a_batch_ends_with_1_unless_all_completed(stado: Program, wo
     assert "2 of 2 ended: 1 completed, 1 failed" in result.stderr
     document = json.loads(stado(*args, "--wait", "--json", stdin=b"one\ntwo\n").stdout)
     assert document["statuses"] == {first: "completed", second: "failed"}
+
+
+# --- code that goes along ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "train.py").write_text("print(1)\n")
+    return tree
+
+
+def test_a_folder_is_taken_along_and_said_so(stado: Program, world: World, tree: Path) -> None:
+    """R24: where it came from is in the record, as `job show` tells it."""
+    (tree / "out").symlink_to("/etc")
+    result = stado("submit", "--run-id", "one", "--workdir", str(tree), "python train.py")
+    assert result.exit_code == 0, result.stderr
+    told = " ".join(result.stderr.split())
+    assert f"takes along {tree}: snapshot " in told
+    assert ": 1 file, 9 bytes" in told
+    assert "not taken: out: a link that leads out of the folder" in told
+    shown = stado.json("job", "show", "one")
+    assert shown["snapshot"]["files"] == 1
+    assert (shown["snapshot"]["commit"], shown["snapshot"]["dirty"]) == (None, False)
+    assert f"snapshot  {shown['snapshot']['digest'][:12]} (1 file, 9 bytes)" in stado.ok(
+        "job", "show", "one"
+    )
+
+
+def test_the_same_files_are_the_same_submission_and_other_files_are_refused(
+    stado: Program, world: World, tree: Path
+) -> None:
+    """R24, R130: by content, not by times."""
+    words = ("submit", "--run-id", "one", "--workdir", str(tree), "python train.py")
+    job_id = stado.ok(*words)
+    objects = objects_of(world)
+    os.utime(tree / "train.py", (1, 1))
+    assert stado.ok(*words) == job_id
+    (tree / "train.py").write_text("print(2)\n")
+    sentence = stado.refused(*words)
+    assert "belongs to another request: snapshot: '" in " ".join(sentence.split())
+    assert objects_of(world) == objects, "nothing was uploaded for what is refused"
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "said"),
+    [
+        ([".env"], (), ".env (by its name) looks like a secret"),
+        (["sub/id_rsa", ".netrc"], (), ".netrc (by its name), sub/id_rsa (by its name) look like"),
+        (["big"], ("--workdir-limit-mb", "0.0001"), "The largest: big ("),
+        ([], ("--require-clean",), "is no checkout of a commit"),
+        ([], ("--host-dir", "/srv"), "--workdir and --host-dir each say"),
+        ([], ("--repo", "/srv/a", "--repo-ref", "0" * 40), "--workdir and --repo each say"),
+    ],
+)
+def test_a_folder_that_must_not_go_along_is_refused_before_anything_is_written(
+    stado: Program, world: World, tree: Path, names: list[str], words: tuple[str, ...], said: str
+) -> None:
+    """R24"""
+    for name in names:
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("x" * 200)
+    before = objects_of(world)
+    sentence = stado.refused("submit", "--run-id", "one", "--workdir", str(tree), *words, "true")
+    assert said in " ".join(sentence.split())
+    assert objects_of(world) == before
+
+
+def test_the_ten_largest_files_are_named_when_there_is_too_much(
+    stado: Program, world: World, tree: Path
+) -> None:
+    for number in range(12):
+        (tree / f"data-{number:02}").write_bytes(b"x" * 1024 * (number + 1))
+    words = ("submit", "--run-id", "one", "--workdir", str(tree), "--workdir-limit-mb")
+    sentence = " ".join(stado.refused(*words, "0.05", "true").split())
+    assert "have 78 KiB, more than 0.05 MiB. The largest: data-11 (12 KiB), data-10" in sentence
+    assert "data-02 (3 KiB). Name what" in sentence
+    assert ".stadoignore, or raise the limit with --workdir-limit-mb" in sentence
+    (tree / ".stadoignore").write_text("data-*\n")
+    stado.ok(*words, "0.05", "true")
+
+
+def test_a_dirty_tree_is_taken_and_said_so_or_refused_on_request(
+    stado: Program, world: World, tree: Path
+) -> None:
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x")):
+        identity = ("-c", "user.name=ada", "-c", "user.email=a@b")
+        subprocess.run(["git", *identity, *words], cwd=tree, check=True)
+    clean = ("submit", "--require-clean", "--workdir", str(tree), "--run-id")
+    stado.ok(*clean, "clean", "true")
+    assert stado.json("job", "show", "clean")["snapshot"]["dirty"] is False
+    (tree / "train.py").write_text("print(2)\n")
+    (tree / "new").write_text("x")
+    sentence = " ".join(stado.refused(*clean, "dirty", "true").split())
+    assert "differs from commit" in sentence
+    assert "in new, train.py: commit that, or leave --require-clean out" in sentence
+    result = stado("submit", "--workdir", str(tree), "--run-id", "dirty", "true")
+    told = " ".join(result.stderr.split())
+    assert "it differs in new, train.py (1 of them untracked)" in told
+    assert stado.json("job", "show", "dirty")["snapshot"]["dirty"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--repo", "/srv/a"), "--repo needs --repo-ref COMMIT"),
+        (("--repo-ref", "0" * 40), "--repo-ref says nothing without --repo"),
+        (("--repo-workdir", "a"), "--repo-workdir says nothing without --repo"),
+        (("--require-clean",), "--require-clean says nothing without --workdir"),
+        (("--workdir-limit-mb", "9"), "--workdir-limit-mb says nothing without --workdir"),
+        (("--repo", "/srv/a", "--repo-ref", "main"), "name of a branch or a tag"),
+        (("--repo", "https://a:b@c/d", "--repo-ref", "0" * 40), "carries a user or a password"),
+        (
+            ("--repo", "/srv/a", "--repo-ref", "0" * 40, "--repo-workdir", "../x"),
+            "does not leave the repository",
+        ),
+        (("--workdir", "/no/such/folder"), "--workdir '/no/such/folder' does not exist"),
+    ],
+)
+def test_words_that_say_nothing_exact_are_refused(
+    stado: Program, world: World, words: tuple[str, ...], said: str
+) -> None:
+    """R138"""
+    sentence = stado.refused("submit", "--run-id", "one", *words, "true")
+    assert said in " ".join(sentence.split())
+
+
+def test_a_commit_is_named_by_options_and_shown(stado: Program, world: World) -> None:
+    """R138"""
+    words = ("--repo", "git@host:lab.git", "--repo-ref", "0" * 40, "--repo-workdir", "train")
+    stado.ok("submit", "--run-id", "one", *words, "true")
+    shown = stado.json("job", "show", "one")
+    assert shown["repo"] == {"url": "git@host:lab.git", "commit": "0" * 40, "folder": "train"}
+    assert f"repo      git@host:lab.git at commit {'0' * 40}, folder train" in stado.ok(
+        "job", "show", "one"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.security.behind_gates import Deployment
@@ -35,7 +36,16 @@ def _submit(made: Deployment) -> None:
     for two in made.stado("submitter", "submit", "--run-id", "two", "--batch", str(batch)).split():
         made.wait_at_rest(two)
     made.stado("submitter", "job", "rerun", job)
+    _take_code_along(made)
     _take_along(made)
+
+
+def _take_code_along(made: Deployment) -> None:
+    code = made.folder / "code"
+    code.mkdir()
+    (code / "large").write_bytes(os.urandom(_LARGE_BYTES))
+    with_code = ("submit", "--run-id", "code", "--workdir", str(code), "ls -l large")
+    made.wait_at_rest(made.stado("submitter", *with_code))
 
 
 def _take_along(made: Deployment) -> None:

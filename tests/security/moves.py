@@ -8,13 +8,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from stado.core import keys
 from stado.core.records import Capacity, Ending, Phase
-from stado.core.spec import Spec, make_request
+from stado.core.spec import Snapshot, Spec, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.errors import Denied
-from stado.jobs import saving
+from stado.jobs import saving, snapshots
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, rerun
 from stado.jobs.deployments import read_deployment
@@ -42,6 +43,7 @@ from tests.security.asking import RecordingStore, Request
 Tick = Callable[[], object]
 
 _STEPS_MAX = 60
+_SNAPSHOT = Snapshot(digest="ab" * 32, files=1, bytes=1)
 _TICKS = int(3 * LEASE / TICK)
 _FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
 
@@ -60,6 +62,7 @@ def requests_of_submitters() -> set[Request]:
     cancel(repo, job, by="ada")
     _follow(world, repo, job)
     _cancel_of_a_silent_holder(world, repo)
+    _take_code_along(requests)
     _look_for_what_was_lost(world, repo)
     _end_a_training(requests, lambda world, repo, job: find_job(repo, job))
     _take_a_policy(requests)
@@ -103,6 +106,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _upkeep)
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _claim)
     _forget_an_agent(lambda repo: _upkeep_of(repo).turn_when_due, requests)
+    _fetch_code(requests, folder)
     for number, life in enumerate(_LIVES):
         life(RecordedScene(folder / str(number), requests))
     return requests
@@ -298,6 +302,49 @@ def _cancel_of_a_silent_holder(world: World, repo: Repository) -> None:
     found = find_job(repo, job)
     assert found is not None
     assert found.state.at_rest
+
+
+def _take_code_along(requests: set[Request]) -> None:
+    """Brought, while another one brings it too; named, while somebody removes it; brought again."""
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "archive"
+        archive.write_bytes(b"x")
+        world = World()
+        repo = world.repo_over(RecordingStore(world.store, requests))
+        rival = Actor(world.store, lambda store: _bring(world.repo_over(store), archive))
+        rival.step()
+        _bring(repo, archive)
+        rival.finish()
+        slow = Actor(
+            RecordingStore(world.store, requests),
+            lambda store: _bring(world.repo_over(store), archive),
+        )
+        world.store.delete(keys.snapshot(_SNAPSHOT.digest), None)
+        slow.step(2)
+        _bring(world.repo, archive)
+        slow.finish()
+        remover = Actor(
+            world.store,
+            lambda store: snapshots.remove_unnamed(world.repo_over(store), _SNAPSHOT.digest),
+        )
+        remover.step(3)
+        request = make_request(["one"], Spec(command="", snapshot=_SNAPSHOT), batch=False)
+        submit(repo, run_id="with-code", request=request, submitter="ada")
+        remover.finish()
+
+
+def _fetch_code(requests: set[Request], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / "archive"
+    archive.write_bytes(b"x")
+    world = World()
+    _bring(world.repo, archive)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    snapshots.download(repo, _SNAPSHOT.digest, folder / "fetched")
+
+
+def _bring(repo: Repository, archive: Path) -> None:
+    snapshots.ensure(repo, _SNAPSHOT, archive)
 
 
 def _look_for_what_was_lost(world: World, repo: Repository) -> None:

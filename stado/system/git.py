@@ -1,0 +1,131 @@
+"""What git says of a folder of this machine: asked for lists and names, never for contents, so
+that no setting of the user's (of diffs, quoting, line ends) changes what is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stado.errors import Refused
+
+_SECONDS_MAX = 120.0
+_GITLINK_MODE = b"160000"
+_NO_REPOSITORY = b"not a git repository"
+
+_SETTINGS = (
+    *("-c", "core.fsmonitor=false"),  # a program that the repository names
+    *("-c", "core.quotepath=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GitListing:
+    """What belongs to a work tree below a folder, with paths relative to that."""
+
+    paths: list[bytes]
+    """Tracked, and untracked that are not ignored; some may not be there any more."""
+    untracked: frozenset[bytes]
+    submodules: list[bytes]
+    """And other repositories within: git does not say what is in them."""
+
+
+class GitFolder:
+    """A folder in a work tree of git."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def find(cls, folder: Path) -> GitFolder | None:
+        """None for one that is in no work tree. Raises `Refused` when git does not answer, for
+        then nobody knows what is ignored there."""
+        found = cls(folder)
+        try:
+            answer = found._run("rev-parse", "--is-inside-work-tree")
+        except FileNotFoundError:
+            if any((above / ".git").exists() for above in (folder, *folder.parents)):
+                raise _refused(folder, "git is not installed here") from None
+            return None
+        if answer.returncode != 0:
+            if _NO_REPOSITORY in answer.stderr and not (folder / ".git").exists():
+                return None
+            raise _refused(folder, _last_line(answer.stderr))
+        return found if answer.stdout.strip() == b"true" else None
+
+    def listing(self) -> GitListing:
+        tracked = list(self._tracked())
+        untracked = self._names("ls-files", "--others", "--exclude-standard", "-z")
+        links = [path for mode, path in tracked if mode == _GITLINK_MODE]
+        nested = [path.rstrip(b"/") for path in untracked if path.endswith(b"/")]
+        others = frozenset(path for path in untracked if not path.endswith(b"/"))
+        files = {path for mode, path in tracked if mode != _GITLINK_MODE} | others
+        return GitListing(sorted(files), others, sorted({*links, *nested}))
+
+    def commit(self) -> str | None:
+        """What is checked out; None before the first commit."""
+        answer = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return answer.stdout.strip().decode("ascii") if answer.returncode == 0 else None
+
+    def changed(self) -> list[bytes]:
+        """The paths, from the top of the work tree on, in which what lies below the folder differs
+        from the commit: changed, added, deleted, or untracked."""
+        names = self._names(
+            *("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all"),
+            *("--ignore-submodules=all", "--", "."),
+        )
+        return [name[3:] for name in names if not name.endswith(b"/")]
+
+    def prefix(self) -> bytes:
+        """Of the folder within the work tree: b"" or b"a/folder/"."""
+        return self._answer("rev-parse", "--show-prefix").rstrip(b"\n")
+
+    def _tracked(self) -> Iterator[tuple[bytes, bytes]]:
+        """(mode, path) of each entry of the index."""
+        for entry in self._names("ls-files", "--cached", "--stage", "-z"):
+            about, _, path = entry.partition(b"\t")
+            yield about.split(b" ", 1)[0], path
+
+    def _names(self, *arguments: str) -> list[bytes]:
+        return [name for name in self._answer(*arguments).split(b"\0") if name]
+
+    def _answer(self, *arguments: str) -> bytes:
+        answer = self._run(*arguments)
+        if answer.returncode != 0:
+            raise _refused(self._folder, _last_line(answer.stderr))
+        return answer.stdout
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run(
+                ["git", *_SETTINGS, *arguments],
+                cwd=self._folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            what = f"git {arguments[0]} takes longer than {_SECONDS_MAX:g} s"
+            raise _refused(self._folder, what) from None
+
+
+def _environment() -> dict[str, str]:
+    """Ours without git's variables: a hook that submits has some that name another repository.
+    Messages in English, for we look for one."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "git failed without a word"
+
+
+def _refused(folder: Path, why: str) -> Refused:
+    return Refused("workdir_unreadable", f"what belongs to {folder} cannot be told: {why}")

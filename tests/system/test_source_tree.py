@@ -1,0 +1,279 @@
+"""Which files of a folder go along, whatever git and its user's settings say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stado.errors import Refused
+from stado.system.source_tree import SourceTree, read_source_tree
+
+IDENTITY = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a user with settings that have broken other tools."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        "[diff]\n noprefix = true\n external = /bin/false\n mnemonicPrefix = true\n"
+        "[core]\n quotepath = true\n autocrlf = true\n fsmonitor = /bin/false\n pager = false\n"
+        "[status]\n showUntrackedFiles = no\n relativePaths = true\n short = true\n branch = true\n"
+        '[color]\n ui = always\n[protocol "file"]\n allow = always\n[init]\n defaultBranch = x\n'
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+    return home
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", *IDENTITY, *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def work_tree(folder: Path) -> Path:
+    git(folder, "init", "-q")
+    return folder
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+
+
+def commit(folder: Path) -> str:
+    git(folder, "add", "--all")
+    git(folder, "commit", "-q", "-m", "all")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def names(tree: SourceTree) -> list[str]:
+    return sorted(os.fsdecode(path) for path in tree.sizes)
+
+
+def test_what_is_taken_is_what_lies_there_whatever_is_committed_or_staged(work_tree: Path) -> None:
+    """A69: staged, unstaged, untracked, deleted, ignored, replaced by a folder."""
+    write(work_tree, "same", "changed", "staged", "deleted", "gone", "file-to-folder", ".gitignore")
+    (work_tree / ".gitignore").write_text("ignored\n")
+    sha = commit(work_tree)
+    write(work_tree, "new", "ignored", "deep/er/new", 'odd ü\n"name', "-n")
+    (work_tree / "changed").write_text("other\n")
+    (work_tree / "staged").write_text("other\n")
+    git(work_tree, "add", "staged")
+    (work_tree / "deleted").unlink()
+    git(work_tree, "rm", "-q", "gone")
+    (work_tree / "file-to-folder").unlink()
+    write(work_tree, "file-to-folder/inside")
+    tree = read_source_tree(work_tree)
+    assert names(tree) == sorted(
+        [
+            *("same", "changed", "staged", "new", "deep/er/new", 'odd ü\n"name', "-n"),
+            *("file-to-folder/inside", ".gitignore"),
+        ]
+    )
+    assert (tree.in_git, tree.commit, tree.untracked) == (True, sha, 5)
+    assert sorted(tree.changed) == sorted(
+        [
+            *("changed", "staged", "new", "deep/er/new", 'odd ü\n"name', "-n", "deleted", "gone"),
+            *("file-to-folder", "file-to-folder/inside"),
+        ]
+    )
+
+
+def test_a_folder_within_a_work_tree_is_taken_alone(work_tree: Path) -> None:
+    write(work_tree, "a/one", "a/b/two", "c/three")
+    commit(work_tree)
+    write(work_tree, "c/new", "a/.stadoignore")
+    tree = read_source_tree(work_tree / "a")
+    assert names(tree) == [".stadoignore", "b/two", "one"]
+    assert tree.changed == [".stadoignore"]
+
+
+def test_a_clean_checkout_differs_in_nothing(work_tree: Path) -> None:
+    """With line ends that the user's settings would convert."""
+    (work_tree / "crlf").write_bytes(b"one\r\ntwo\n\r")
+    commit(work_tree)
+    tree = read_source_tree(work_tree)
+    assert (tree.changed, tree.untracked) == ([], 0)
+    assert tree.sizes == {b"crlf": 10}
+
+
+def test_a_work_tree_without_a_commit_is_taken_too(work_tree: Path) -> None:
+    write(work_tree, "a", "b")
+    git(work_tree, "add", "a")
+    tree = read_source_tree(work_tree)
+    assert (names(tree), tree.commit) == (["a", "b"], None)
+
+
+def test_submodules_and_other_repositories_are_named_and_not_taken(
+    work_tree: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    write(other, "inside")
+    commit(other)
+    write(work_tree, "own")
+    git(work_tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other))
+    nested = work_tree / "nested"
+    nested.mkdir()
+    git(nested, "init", "-q")
+    write(nested, "x")
+    commit(nested)
+    tree = read_source_tree(work_tree)
+    assert names(tree) == [".gitmodules", "own"]
+    assert [text.partition(":")[0] for text in tree.left_out] == ["nested", "other"]
+
+
+def test_links_stay_links_and_those_that_leave_are_left_out(
+    work_tree: Path, tmp_path: Path
+) -> None:
+    write(work_tree, "a/file")
+    write(tmp_path, "outside")
+    for name, target in {
+        "inside": "a/file",
+        "a/up": "../a",
+        "dangling": "nowhere",
+        "absolute": str(work_tree / "a"),
+        "leaves": "../outside",
+        "a/by another": "up/../../outside",
+    }.items():
+        (work_tree / name).symlink_to(target)
+    tree = read_source_tree(work_tree)
+    assert names(tree) == ["a/file", "a/up", "dangling", "inside"]
+    assert [text.partition(":")[0] for text in tree.left_out] == [
+        *("a/by another", "absolute", "leaves"),
+    ]
+
+
+def test_without_git_all_is_taken_but_what_hardly_anybody_wants(folder: Path) -> None:
+    write(
+        folder,
+        *("a", "b/c", "__pycache__/x.pyc", "b/__pycache__/y.pyc", ".venv/lib/z", ".hidden"),
+        *("my-environment/pyvenv.cfg", "my-environment/lib/z", "web/node_modules/x/y"),
+    )
+    os.mkfifo(folder / "pipe")
+    tree = read_source_tree(folder)
+    assert names(tree) == [".hidden", "a", "b/c"]
+    assert tree.left_out == ["pipe: neither a file nor a link"]
+    assert (tree.in_git, tree.commit, tree.changed) == (False, None, [])
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_an_own_list_leaves_out_more_tracked_files_too(folder: Path, in_git: bool) -> None:
+    write(folder, "data/big", "keep/data/big", "a.csv", "keep/a.csv", "node_modules/x")
+    (folder / ".stadoignore").write_text(
+        "/data/\n*.csv\n!keep/*.csv\n# a comment\n!node_modules/\n"
+    )
+    if in_git:
+        git(folder, "init", "-q")
+        commit(folder)
+        write(folder, "b.csv")
+    tree = read_source_tree(folder)
+    assert names(tree) == [".stadoignore", "keep/a.csv", "keep/data/big", "node_modules/x"]
+    assert tree.changed == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((".env", "A=1"), (".env.production", "A=1"), ("deep/id_rsa", "x"), (".netrc", "x")),
+        *((".pypirc", "x"), ("a.p12", "x"), (".aws/credentials", "x"), (".git-credentials", "x")),
+        ("server.pem", "-----BEGIN RSA PRIVATE KEY-----\nx"),
+        ("server.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nx"),
+        ("credentials.json", '{"private_key": "x"}'),
+        ("lab-4711.json", '{"private_key": "-----BEGIN PRIVATE KEY-----\\nx"}'),
+        (".npmrc", "//registry.npmjs.org/:_authToken=npm_x"),
+    ],
+)
+@pytest.mark.parametrize("in_git", [False, True])
+def test_a_file_that_looks_like_a_secret_is_named_unless_it_is_wanted(
+    folder: Path, name: str, content: str, in_git: bool
+) -> None:
+    if in_git:
+        git(folder, "init", "-q")
+    write(folder, name)
+    (folder / name).write_text(content)
+    (secret,) = read_source_tree(folder).secrets
+    assert secret.startswith(f"{name} (")
+    for pattern, taken in (("*", []), (f"!{name}", [name])):
+        (folder / ".stadoignore").write_text(f"{pattern}\n.stadoignore\n")
+        tree = read_source_tree(folder)
+        assert (tree.secrets, names(tree)) == ([], taken)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((".env.example", "A="), ("id_rsa.pub", "x"), ("environment", "x"), ("a.env.md", "x")),
+        ("ca.pem", "-----BEGIN CERTIFICATE-----\nx"),
+        ("credentials.json", '{"url": "x"}'),
+        ("package.json", '{"private_key": ""}'),
+        (".npmrc", "registry=https://registry.npmjs.org\n_authToken=${NPM_TOKEN}"),
+    ],
+)
+def test_what_only_resembles_a_secret_is_taken(folder: Path, name: str, content: str) -> None:
+    (folder / name).write_text(content)
+    assert read_source_tree(folder).secrets == []
+
+
+def test_the_largest_files_are_told_with_their_sizes(folder: Path) -> None:
+    for size in range(1, 15):
+        (folder / f"{size:02}").write_bytes(b"x" * size)
+    tree = read_source_tree(folder)
+    assert tree.bytes == sum(range(1, 15))
+    assert tree.largest(2) == [("14", 14), ("13", 13)]
+
+
+def test_a_folder_that_is_none_is_refused(folder: Path) -> None:
+    write(folder, "file")
+    for name, why in (("absent", "does not exist"), ("file", "is no folder")):
+        with pytest.raises(Refused, match=why):
+            read_source_tree(folder / name)
+
+
+def test_where_git_does_not_answer_nothing_is_taken(
+    work_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows then what is ignored there."""
+    write(work_tree, "a")
+    (work_tree / ".git" / "index").write_text("nonsense")
+    with pytest.raises(Refused, match="index file"):
+        read_source_tree(work_tree)
+    (work_tree / ".git" / "HEAD").unlink()
+    with pytest.raises(Refused, match="not a git repository"):
+        read_source_tree(work_tree)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Refused, match="git is not installed"):
+        read_source_tree(work_tree)
+
+
+def test_where_there_is_no_git_at_all_the_folder_is_walked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "a")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert names(read_source_tree(folder)) == ["a"]
