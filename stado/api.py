@@ -68,6 +68,12 @@ class JobOptions(TypedDict, total=False):
     require_checkpoint: bool
     start_from: str | None
     input_artifact: Mapping[str, str]
+    workdir: str | os.PathLike[str] | None
+    workdir_limit_mb: float | None
+    require_clean: bool
+    repo: str | None
+    repo_ref: str | None
+    repo_workdir: str | None
 
 
 _FIELDS: Mapping[str, str] = {
@@ -249,7 +255,8 @@ def submit(
     request, unpinned = _request([command] if command is not None else commands, options, batch)
     settings = _settings(store, endpoint, region, context)
     repo = _repository(settings)
-    pinned = pin(repo, request, unpinned, Submitter(job_named=_job_named, tell=_tell))
+    submitter = Submitter(job_named=_job_named, tell=_tell)
+    pinned = pin(repo, request, unpinned, submitter, run_id=run_id)
     submission = submit_request(
         repo, run_id=run_id, request=pinned, submitter=account_name(os.environ)
     )

@@ -63,11 +63,12 @@ def pin_workdir(
         _check_no_workdir_words(unpinned)
         return request
     _check_sources(request, unpinned)
-    tree = read_source_tree(unpinned.workdir)
+    folder = Path(unpinned.workdir)
+    tree = read_source_tree(folder)
     _check_tree(tree, unpinned)
     with TemporaryDirectory(prefix="stado-snapshot-") as temporary:
         archive = Path(temporary) / "tree.tar.gz"
-        packed = _pack(unpinned.workdir, tree, archive)
+        packed = _pack(folder, tree, archive)
         snapshot = Snapshot(
             digest=packed.digest,
             files=packed.files,
@@ -76,7 +77,7 @@ def pin_workdir(
             dirty=bool(tree.changed),
         )
         if run_id is None or repo.find_run(run_id) is None:
-            for text in _told(unpinned.workdir, tree, snapshot):
+            for text in _told(folder, tree, snapshot):
                 tell(text)
             snapshots.ensure(repo, snapshot, archive)
     return request.evolve(shared=request.shared.evolve(snapshot=snapshot))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from stado.errors import Refused
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Unpinned:
     """What is named by words that can mean something else tomorrow. Empty: nothing is."""
 
-    workdir: Path | None = None
+    workdir: str | PathLike[str] | None = None
     """The folder whose files go along."""
     workdir_limit_mb: float | None = None
     """MiB that they may have together; None: 64."""
