@@ -50,7 +50,6 @@ _SAMPLES = {
     "said": "paused",
     "place": "models/night",
     "digest": "0123abcd" * 8,
-    "token": "abcdefgh23456777",
 }
 """What stands for each placeholder of a key."""
 
@@ -75,7 +74,6 @@ _ARGUMENTS: Mapping[str, Any] = {
     "paused": True,
     "place": _SAMPLES["place"],
     "digest": _SAMPLES["digest"],
-    "token": _SAMPLES["token"],
 }
 
 _NO_KEYS = {"component", "job_of_record"}

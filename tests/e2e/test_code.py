@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stado.core.states import Reason, State
 from stado.jobs.archives import pack
-from stado.jobs.outputs import download
+from stado.jobs.downloads import download
 from stado.system.source_tree import read_source_tree
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import Fleet
