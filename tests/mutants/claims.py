@@ -20,6 +20,7 @@ CANCELS = "tests/holes/test_cancels.py"
 REAPS = "tests/holes/test_reaps.py"
 SETTLES = "tests/holes/test_settles.py"
 INDEX = "tests/holes/test_index.py"
+POLICIES = "tests/holes/test_policies.py"
 
 _pass_gate = claim._pass_gate
 _clean_up = endings._clean_up

@@ -7,17 +7,18 @@ from datetime import datetime
 from stado.core import keys, moves
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, Record
 from stado.core.states import Reason, State, Verdict
-from stado.jobs import changes, endings, finding
+from stado.jobs import changes, endings, finding, policy_seals
 from stado.jobs.changes import Cancellation
 from stado.jobs.finding import Found
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import Version
-from tests.mutants.claims import CANCELS, INDEX, REAPS, SETTLES
+from tests.mutants.claims import CANCELS, INDEX, POLICIES, REAPS, SETTLES
 from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
 _settle = endings.settle
 _after = moves.after
 _find_job = finding.find_job
+_seal_policy = policy_seals.seal_policy
 
 
 def verdict_over_others(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
@@ -69,6 +70,18 @@ def settle_own_backwards(repo: Repository, cell: EndCell, running_version: Versi
         return
     repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
     endings.project(repo, final)
+
+
+def rest_before_the_seal(repo: Repository, final: Record) -> None:
+    endings.project(repo, final)
+    if final.spec.makes_policy:
+        policy_seals.seal_policy(repo, final)
+
+
+def seal_over_others(repo: Repository, final: Record) -> None:
+    key = keys.policy(final.id)
+    repo.store.delete(key, None)
+    _seal_policy(repo, final)
 
 
 def project_over_others(repo: Repository, record: Record) -> bool:
@@ -275,6 +288,18 @@ MUTANTS = (
         "A cancel is acknowledged only if the epoch had no verdict after its flag was there.",
         f"{CANCELS}::test_a_flag_that_comes_after_the_verdict_is_not_acknowledged_for_that_epoch",
         replaced(changes, "_ask_holder", ask_and_be_content),
+    ),
+    Mutant(
+        "policies after the record at rest",
+        "A policy is sealed before any prefix shows its job at rest.",
+        f"{POLICIES}::test_nobody_sees_a_training_at_rest_before_its_policy_stands",
+        replaced(endings, "_come_to_rest", rest_before_the_seal),
+    ),
+    Mutant(
+        "policies are sealed anew",
+        "The first seal of a policy counts, for ever.",
+        f"{POLICIES}::test_a_policy_is_sealed_once",
+        replaced_everywhere(policy_seals, "seal_policy", seal_over_others),
     ),
     Mutant(
         "a cancel claims nothing",

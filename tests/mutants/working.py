@@ -12,12 +12,14 @@ from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado_agent import job_run
 from stado_agent.aftermath import Aftermath, _Death
+from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.command_ending import CommandEnding
 from stado_agent.job_run import JobRun
 from stado_agent.pulse import Pulse
 from tests.mutants.mutant import Mutant, all_of, replaced
 
 WORKERS = "tests/holes/test_workers.py"
+POLICIES = "tests/holes/test_policies.py"
 JOB_RUNS = "tests/agent/test_job_run.py"
 
 _write_late = JobRun._write_late
@@ -130,6 +132,12 @@ MUTANTS = (
         "tests/agent/test_host_trouble.py"
         "::test_what_cannot_be_killed_keeps_its_epoch_and_its_place",
         replaced(Aftermath, "_kill", take_for_dead),
+    ),
+    Mutant(
+        "old saves go at once",
+        "What is older than a save goes only after a beat that came after it was accepted.",
+        f"{POLICIES}::test_a_holder_that_was_declared_dead_deletes_nothing_that_a_policy_names",
+        replaced(CheckpointSync, "_sweep_when_heard", CheckpointSync.sweep_rest),
     ),
     Mutant(
         "cancels are reported while a process lives",

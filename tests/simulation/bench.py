@@ -16,7 +16,7 @@ from stado.core.documents import Document
 from stado.core.order import entry_name, parse_entry
 from stado.core.records import Ending, Heartbeat, Record
 from stado.core.spec import Spec, make_request
-from stado.core.states import Reason, State, Verdict
+from stado.core.states import JobType, Reason, State, Verdict
 from stado.jobs.claim import Claimant, claim
 from stado.jobs.endings import give_verdict, settle
 from stado.jobs.life import seal_epoch
@@ -77,9 +77,9 @@ class Bench:
 
     # --- a job's life, as it should be --------------------------------------------------
 
-    def submit(self) -> Record:
+    def submit(self, kind: JobType = JobType.JOB) -> Record:
         """Acknowledged."""
-        request = make_request(["command"], Spec(command=""), batch=False)
+        request = make_request(["command"], Spec(command="", type=kind), batch=False)
         ids = self.by(
             self.client,
             lambda: submit(self.repo, run_id="run", request=request, submitter="ann").job_ids,

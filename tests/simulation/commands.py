@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stado.core.sidecar import NAME as SIDECAR
 from stado.ports import (
     Channel,
     Command,
@@ -115,6 +117,8 @@ class SimCommand:
     def _save(self) -> None:
         seconds = round(self._kernel.now - self.started_at)
         self._write("checkpoints", "state", f"{self.job_id} {self.epoch} {seconds}\n")
+        said = {"step": seconds, "value": seconds * 7 % 11}
+        self._write("checkpoints", SIDECAR, json.dumps(said))
 
     def _write(self, folder: str, name: str, text: str) -> None:
         root = Path(self.command.environment["STADO_OUTPUT_DIR"]).parent / folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stado.core.records import Record
 from stado.core.spec import Request, Spec, make_request
-from stado.core.states import State
+from stado.core.states import JobType, State
 from stado.errors import StadoError
 from stado.jobs.changes import cancel, pause_queue, rerun, resume_queue
 from stado.jobs.finding import find_job
@@ -134,6 +134,7 @@ class Person:
             verify=VERIFY if dice.random() < 0.2 else None,
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
+            type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
         )
         request = make_request(commands, spec, batch=count > 1)
         order = _Order(f"run-{len(world.scripts)}", request)

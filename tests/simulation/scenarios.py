@@ -120,12 +120,23 @@ def _checkpoint(stage: Stage) -> None:
     stage.when(lambda: _has_saved(stage), lambda: _lose_holder(stage))
 
 
-def _has_saved(stage: Stage) -> bool:
-    return any(
-        entry.key.endswith(".manifest.json")
+@scenario("train", requests_min=60, ends=(State.CANCELLED,), starts=2)
+def _train(stage: Stage) -> None:
+    """The host of the first holder loses power when it has saved; the second one is cancelled when
+    it has. A second loss is the end."""
+    script = Script(seconds=60.0, checkpoint_every=2.0)
+    stage.submit("ann", "run", [script], trains=True)
+    stage.when(lambda: _has_saved(stage), lambda: _lose_holder(stage))
+    stage.when(lambda: _has_saved(stage, epoch=2), lambda: stage.cancel("bob", "run"))
+
+
+def _has_saved(stage: Stage, *, epoch: int = 1) -> bool:
+    saves = (
+        keys.parse_checkpoint_manifest(entry.key)
         for job_id in stage.job_ids("run")
         for entry in stage.store.list(keys.checkpoints_folder(job_id))
     )
+    return any(save is not None and save[0] >= epoch for save in saves)
 
 
 def _lose_holder(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, Spec, make_request
-from stado.core.states import State
+from stado.core.states import JobType, State
 from stado.errors import NotFound, StadoError
 from stado.jobs.changes import cancel
 from stado.jobs.finding import find_job
@@ -102,12 +102,23 @@ class Stage(World):
     # --- what scenarios are made of -----------------------------------------------------
 
     def submit(
-        self, who: str, run_id: str, scripts: Sequence[Script], *, verify: bool = False
+        self,
+        who: str,
+        run_id: str,
+        scripts: Sequence[Script],
+        *,
+        verify: bool = False,
+        trains: bool = False,
     ) -> None:
         """The same commands under the same run id make the same request."""
         commands = [f"{run_id}-{number}" for number in range(len(scripts))]
         self.scripts |= dict(zip(commands, scripts, strict=True))
-        spec = Spec(command="", verify=VERIFY if verify else None)
+        spec = Spec(
+            command="",
+            verify=VERIFY if verify else None,
+            type=JobType.TRAIN if trains else JobType.JOB,
+            max_lease_losses=1 if trains else None,
+        )
         request = make_request(commands, spec, batch=len(scripts) > 1)
         self._send(who, partial(self._submit, run_id=run_id, request=request, who=who))
 

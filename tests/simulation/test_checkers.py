@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -11,8 +12,18 @@ from typing import Protocol
 import pytest
 
 from stado.core import keys
-from stado.core.records import Capacity, JobReport, LogAccount, LogIndex, LogRange, Record
-from stado.core.states import Reason, State, Verdict
+from stado.core.records import (
+    Capacity,
+    Checkpoint,
+    CheckpointFile,
+    JobReport,
+    LogAccount,
+    LogIndex,
+    LogRange,
+    PolicySeal,
+    Record,
+)
+from stado.core.states import JobType, Reason, State, Verdict
 from stado.jobs.endings import ask_cancel
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
@@ -25,6 +36,7 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
+from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
@@ -597,6 +609,49 @@ def test_a_log_that_is_put_together_breaks_no_rule(make_bench: MakeBench) -> Non
     compact_log(bench.repo, job_id, 1, segments_max=2, block_bytes=4)
     read = ((0, b"0\n1\n2\n"),)
     bench.tell(Answer("read", bench.world.kernel.now + 1, job_ids=(job_id,), epoch=1, read=read))
+
+
+# Policies
+
+
+def saved(bench: Bench, record: Record, sequence: int = 1) -> Checkpoint:
+    """By its holder: one part, then the manifest."""
+    part = keys.checkpoint_part(record.id, record.epoch, sequence, 0)
+    content = b"weights"
+    checkpoint = Checkpoint(
+        job_id=record.id,
+        epoch=record.epoch,
+        sequence=sequence,
+        at=bench.repo.now(),
+        files=[
+            CheckpointFile(
+                path="model",
+                size=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+                parts=[part],
+            )
+        ],
+    )
+    bench.by(bench.worker, lambda: bench.world.store.put(part, content))
+    bench.write(bench.worker, checkpoint.own_key(), checkpoint)
+    return checkpoint
+
+
+def trained(bench: Bench) -> Record:
+    """It has saved once, and is over; not settled yet."""
+    record = bench.claim(bench.submit(JobType.TRAIN))
+    bench.beat(record)
+    saved(bench, record)
+    bench.end(record, bench.ending(Verdict.COMPLETED, 0))
+    return record
+
+
+def test_a_training_that_ends_as_it_should(make_bench: MakeBench) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = trained(bench)
+    bench.settle(record)
+    bench.settle(record, bench.judge)
+    saved(bench, record, 2)
     bench.look_at_the_end()
     assert bench.violation == ""
 
@@ -658,3 +713,50 @@ def test_a_log_that_cannot_be_read_in_the_end(make_bench: MakeBench) -> None:
     bench.world.store.delete(keys.log_segment(job_id, 1, 2), None)
     bench.look_at_the_end()
     assert bench.violation != ""
+
+
+def test_a_training_at_rest_without_a_policy(make_bench: MakeBench) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = trained(bench)
+    final = changed(record, state=State.COMPLETED, ending=bench.ending(Verdict.COMPLETED, 0))
+    bench.write(bench.worker, final.own_key(), final)
+    assert "its policy is not sealed" in bench.violation
+
+
+def test_a_policy_that_changes(make_bench: MakeBench) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = trained(bench)
+    bench.settle(record)
+    assert bench.violation == ""
+    seal = PolicySeal(job_id=record.id, epoch=1, at=bench.repo.now())
+    bench.write(bench.judge, seal.own_key(), seal)
+    assert "was changed" in bench.violation
+
+
+def test_a_policy_that_lacks_a_save_of_which_a_beat_came_after(make_bench: MakeBench) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = bench.claim(bench.submit(JobType.TRAIN))
+    saved(bench, record)
+    bench.beat(record)
+    seal = PolicySeal(job_id=record.id, epoch=1, at=bench.repo.now())
+    bench.write(bench.judge, seal.own_key(), seal)
+    assert "(1, 1) had been saved" in bench.violation
+
+
+@pytest.mark.parametrize("key", [keys.checkpoint_part, keys.checkpoint_manifest])
+def test_what_a_policy_names_is_deleted(make_bench: MakeBench, key: Callable[..., str]) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = trained(bench)
+    bench.settle(record)
+    place = (record.id, 1, 1, 0) if key is keys.checkpoint_part else (record.id, 1, 1)
+    bench.delete(bench.worker, key(*place))
+    assert "was deleted" in bench.violation
+
+
+def test_a_policy_whose_save_is_not_what_it_says(make_bench: MakeBench) -> None:
+    bench = make_bench(PoliciesChecker)
+    record = trained(bench)
+    part = keys.checkpoint_part(record.id, 1, 1, 0)
+    bench.by(bench.worker, lambda: bench.world.store.put(part, b"other"))
+    bench.settle(record)
+    assert "is not what its manifest says" in bench.violation

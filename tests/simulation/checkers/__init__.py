@@ -7,6 +7,7 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
+from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
@@ -19,5 +20,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     AnswersChecker,
     CancelsChecker,
     LogsChecker,
+    PoliciesChecker,
     RestChecker,
 )
