@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
 from stado.errors import Refused
+from stado.host_options import host_options
 from stado.jobs.changes import cancel
 from stado.jobs.outputs import find_manifest
 from stado_agent.secrets import (
@@ -208,3 +210,14 @@ def test_an_endpoint_of_ones_own_is_encrypted_or_of_this_machine() -> None:
     for endpoint in ("https://a.example.org", "http://127.0.0.1:5000", "http://localhost/x"):
         settings = secret_settings(folder=None, service="aws", endpoint=endpoint, allowed=())
         assert settings.endpoint == endpoint
+
+
+def test_an_owner_may_say_it_in_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STADO_SECRETS_DIR", "/srv/secrets")
+    monkeypatch.setenv("STADO_ALLOW_SECRETS", "team/* other")
+    stated: dict[str, object] = {}
+    click.command()(host_options(lambda **options: stated.update(options))).main(
+        [], standalone_mode=False
+    )
+    assert stated["secrets_dir"] == Path("/srv/secrets")
+    assert stated["allow_secret"] == ("team/*", "other")
