@@ -11,6 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 import stado
 from stado.core import keys
 from stado.core.states import State
@@ -43,6 +45,7 @@ def has_saved(fleet: Fleet, job_id: str, epoch: int) -> bool:
     return any(f"/{epoch:06}-" in entry.key and "manifest" in entry.key for entry in names)
 
 
+@pytest.mark.timeout(300)
 def test_a_training_that_loses_its_host_three_times_ends_with_the_same_model(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
