@@ -24,9 +24,9 @@ from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
 from stado_agent.elsewhere import OpenBucket, no_buckets
+from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
-from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host
 from stado_agent.log_spool import LogLimit
 from stado_agent.second_copy import OpenStore, no_other_stores
 from stado_agent.secrets import Secrets, SecretSettings

@@ -26,6 +26,7 @@ from stado.jobs.inputs import Piece, pieces_of
 from stado.jobs.outputs import safe_targets
 from stado.jobs.repository import Repository
 from stado.storage.port import FileDigest
+from stado_agent.breaks import InputUnavailable
 from stado_agent.downloads import Heed, Interrupted, download
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.input_cache import Content, Download, InputCache
@@ -35,10 +36,6 @@ log = logging.getLogger(__name__)
 _PARALLEL_DOWNLOADS = 4
 _BATCH = 16
 """Files between two looks at whether the job is still ours, and wanted."""
-
-
-class InputUnavailable(Exception):
-    """It cannot be had, however often one tries. Names the input, and says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,56 +22,49 @@ from stado.core.records import (
     EndCell,
     Ending,
     Heartbeat,
-    JobWarning,
     LateResult,
-    Manifest,
     Phase,
     Record,
 )
-from stado.core.spec import GitRepo, Snapshot, Spec, repo_text
-from stado.core.states import Reason, Verdict, WarningCode
-from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
+from stado.core.spec import Spec
+from stado.core.states import Reason, Verdict
+from stado.errors import StoreError, Unreadable
 from stado.jobs import outputs
-from stado.jobs.archives import UnsafeArchive
-from stado.jobs.claim import Claimant, Claimed, adopt, holder_of
+from stado.jobs.claim import Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
 from stado.jobs.life import seal_epoch
 from stado.jobs.log_compaction import compact_earlier_logs, compact_log
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.saving import Manner
-from stado.jobs.snapshots import text_of as snapshot_text
-from stado.ports import Command, JobProcess, Processes, ProcessIdentity
+from stado.ports import Command, JobProcess
 from stado.reports import REFUSED_EXIT_CODE
-from stado_agent.checkpoint_sync import CheckpointSync
-from stado_agent.command_ending import CommandEnding
-from stado_agent.downloads import Interrupted
-from stado_agent.elsewhere import Elsewhere, OpenBucket, no_buckets
-from stado_agent.environment import command_environment, sizes_text
-from stado_agent.git_checkout import (
-    CheckoutFailed,
-    GitAnswer,
-    GitCheckout,
-    folder_within,
-    git_environment,
+from stado_agent.breaks import (
+    Cancelled,
+    Carried,
+    Fenced,
+    HostUnable,
+    InputUnavailable,
+    NotStarted,
+    PulseFailed,
+    TooMuchMemory,
 )
-from stado_agent.host_cache import HostCache
-from stado_agent.input_cache import InputCache
-from stado_agent.input_fetching import InputFetching, InputUnavailable
+from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.downloads import Interrupted
+from stado_agent.environment import command_environment, sizes_text
+from stado_agent.host import Host
+from stado_agent.job_commands import JobCommands
 from stado_agent.log_shipping import LogEpoch, LogShipper
-from stado_agent.log_spool import LogLimit, LogSpool
+from stado_agent.log_spool import LogSpool
 from stado_agent.log_times import LogTimes
 from stado_agent.masking import MaskedSink, Masker
 from stado_agent.patience import Patience
+from stado_agent.preparation import Means, Preparation, Watch
+from stado_agent.publication import Interest, Publication
 from stado_agent.pulse import Pulse
 from stado_agent.report_folder import ReportFolder
-from stado_agent.second_copy import OpenStore, SecondCopy, no_other_stores
-from stado_agent.secrets import SecretRefused, Secrets, SecretSettings, take_secrets
-from stado_agent.setup_output import SetupOutput
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
-from stado_agent.snapshot_fetch import SnapshotFetch
-from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
 
 log = logging.getLogger(__name__)
 
@@ -83,106 +74,10 @@ _LOOK_SECONDS = 0.5
 """How often a supervisor looks at its command's memory, and whether something was asked for (of
 which it is told as well)."""
 
-_OUTPUT_SECONDS = 5.0
-"""For what a command printed last, once nothing of it lives."""
-
-_LEFTOVERS_SECONDS_MAX = 60.0
-"""After a command has ended by itself, its outcome waits no longer for what it left running and
-what cannot be killed. The place on this host is not given away before that is gone."""
-
-_SETUP_SECONDS_MAX = 3600.0
-"""For one call of git. A connection over which nothing comes is given up long before."""
-
-_NO_WISHES = Spec(command="")
-"""What a job wants in its environment is for its command, not for what prepares it."""
-
 _GIB = 1024**3
-LOG_LIMIT_DEFAULT = LogLimit(100 * 1024 * 1024)
-
 _GIVEN_BACK_MAX = 20
 """So often a job is given back by hosts that could not start it; then it is the job that cannot be
 started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Where a supervisor works, and for whom."""
-
-    processes: Processes
-    folder: HostFolder
-    claimant: Claimant
-    environment: Mapping[str, str]
-    identity: ProcessIdentity
-    """Of the supervisor's own process."""
-    boot_id: str | None = None
-    log_limit: LogLimit = LOG_LIMIT_DEFAULT
-    open_store: OpenStore = no_other_stores
-    cache_bytes: int = 0
-    """Of what jobs have fetched that is kept for others."""
-    open_bucket: OpenBucket = no_buckets
-    checkpoint_bytes_per_second: float | None = None
-    """Of one job's saves; None: as fast as the store takes them."""
-    secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))
-    enclosure: list[Path] = field(default_factory=list)
-    """Of the last command: most commands of a supervisor have the same."""
-
-    def input_cache(self, repo: Repository) -> InputCache:
-        return InputCache(
-            self.folder.inputs,
-            limit_bytes=self.cache_bytes,
-            clock=repo.clock,
-            entropy=repo.entropy,
-        )
-
-    def note(
-        self, entry: ReadyEntry, *, workspace: Workspace, epoch: int | None = None
-    ) -> SupervisorNote:
-        """What this supervisor writes down about the job in its hands."""
-        return SupervisorNote(
-            supervisor=self.identity,
-            job_id=entry.job_id,
-            epoch=entry.epoch if epoch is None else epoch,
-            needs=entry.needs,
-            workspace=workspace.root.name,
-            boot_id=self.boot_id,
-            enclosure=tuple(str(folder) for folder in self.enclosure),
-        )
-
-
-class _Fenced(Exception):
-    """The epoch was ended without us: nothing more may be written for it."""
-
-
-class _Carried(Exception):
-    """The outcome belongs to the next epoch now: it is delivered anew, under that."""
-
-
-class _Cancelled(Exception):
-    """A cancel was asked for, and everything that the command started has been stopped."""
-
-
-class _GivenUp(Exception):
-    """A cancel came while the store did not take what the job left."""
-
-
-class _NotStarted(Exception):
-    """What was asked for cannot be started: nothing of it has run."""
-
-
-class _HostUnable(Exception):
-    """This host has no room to start anything: nothing of the job has run."""
-
-
-class _TooMuchMemory(Exception):
-    """The command was ended because of its memory."""
-
-
-class _PulseFailed(Exception):
-    """The pulse has ended by an error that nobody foresaw: the supervisor ends, too."""
-
-
-class _InputUnavailable(Exception):
-    """Something that the job starts from cannot be had."""
 
 
 class JobRun:
@@ -221,18 +116,33 @@ class JobRun:
         self._patience = Patience(
             repo.clock, repo.entropy, job_id=claimed.record.id, tell=self._tell_trouble
         )
+        self._commands = JobCommands(
+            repo,
+            host,
+            job_id=claimed.record.id,
+            tell=self._tell_trouble,
+            on_enclosure=self._renew_note,
+        )
+        self._preparation = self._new_preparation()
+        self._publication = Publication(
+            repo,
+            host,
+            self._workspace,
+            shipper=self._shipper,
+            checkpoints=self._checkpoints,
+            patience=self._patience,
+            interest=Interest(
+                record=lambda: self._record,
+                fence=self._fence,
+                cancel_asked=lambda: self._pulse.cancel_asked,
+            ),
+        )
         self._secrets: dict[str, str] = {}
         self._masker: Masker | None = None
         """None as long as no secret is known."""
-        self._masked_sinks: dict[ProcessIdentity, MaskedSink] = {}
         self._shell: StrictShell | None = None
         """Of the command that was started last, where it is strict."""
         self._reports = ReportFolder(self._workspace.report, self._masked)
-        self._process: JobProcess | None = None
-        self._undead: list[JobProcess] = []
-        """Commands that have ended, and left what could not be killed."""
-        self._cancel_asked_before: bool | None = None
-        """Whether a cancel was asked for before anything was delivered."""
         self._has_ended = False
         """Whether the command has ended by itself: what it did is not done again, although its
         outcome is not known yet."""
@@ -241,6 +151,29 @@ class JobRun:
         self._outcome: Ending | None = None
         self._decided: EndCell | None = None
         self._pulse = self._new_pulse(claimed.record)
+
+    def _new_preparation(self) -> Preparation:
+        return Preparation(
+            self._repo,
+            self._host,
+            self._record,
+            Means(
+                workspace=self._workspace,
+                commands=self._commands,
+                checkpoints=self._checkpoints,
+                spool=self._spool,
+                patience=self._patience,
+            ),
+            Watch(
+                fence=self._fence,
+                heed=self._heed,
+                break_off=self._break_off,
+                refusals=self._refusals,
+                ship=self._shipping.start,
+                tell=self._tell_trouble,
+                look_seconds=self._look_seconds,
+            ),
+        )
 
     @property
     def _record(self) -> Record:
@@ -259,13 +192,13 @@ class JobRun:
             while not self._has_delivered(self._outcome):
                 continue
             in_order = True
-        except _Fenced:
+        except Fenced:
             self._write_late()
             in_order = True
         finally:
             self._shipping.stop()
             self._pulse.stop()
-            self._stop_all()
+            self._commands.stop_all()
             self._spool.close()
             if in_order:
                 self._workspace.remove()
@@ -278,7 +211,7 @@ class JobRun:
         when the job has been lost too often."""
         try:
             self._finish(self._publish(outcome))
-        except _Carried:
+        except Carried:
             return False
         return True
 
@@ -288,19 +221,19 @@ class JobRun:
         try:
             self._prepare()
             return self._execute()
-        except _Cancelled:
+        except Cancelled:
             doing = "running" if self._started_at is not None else "being prepared"
             detail = f"cancelled while it was {doing}"
             return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
-        except _NotStarted as error:
+        except NotStarted as error:
             detail = f"the host could not start it: {error}"
             return self._ending(Verdict.FAILED, Reason.LAUNCH_FAILED, detail)
-        except _HostUnable as error:
+        except HostUnable as error:
             detail = f"the host has no room to start it: {error}"
             return self._ending(Verdict.LOST, Reason.HOST_UNABLE, detail)
-        except _TooMuchMemory as error:
+        except TooMuchMemory as error:
             return self._too_much_memory(str(error))
-        except _InputUnavailable as error:
+        except InputUnavailable as error:
             return self._ending(Verdict.FAILED, Reason.INPUT_UNAVAILABLE, str(error))
 
     def _prepare(self) -> None:
@@ -308,12 +241,10 @@ class JobRun:
         with self._refusals():
             self._workspace.make()
         if self._prepares_for_long():
-            if self._record.spec.inputs:
-                self._fetch_inputs()
-            self._restore_checkpoint()
-            if self._record.spec.secrets:
-                self._take_secrets()
-            self._bring_code()
+            self._preparation.fetch_inputs()
+            self._preparation.restore_checkpoint()
+            self._take_secrets()
+            self._preparation.bring_code()
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
@@ -328,150 +259,20 @@ class JobRun:
         self._pulse.phase = Phase.RUNNING
         self._pulse.started_at = self._repo.now()
 
-    def _fetch_inputs(self) -> None:
-        elsewhere = Elsewhere(self._host.open_bucket)
-        fetching = InputFetching(
-            self._repo,
-            self._workspace.inputs,
-            cache=self._host.input_cache(self._repo),
-            elsewhere=elsewhere,
-            heed=self._break_off,
-        )
-        try:
-            for wanted in self._record.spec.inputs:
-                with self._refusals():
-                    self._patience.persist(
-                        partial(fetching.fetch, wanted),
-                        between=self._heed,
-                        look_seconds=self._look_seconds,
-                    )
-        except InputUnavailable as error:
-            raise _InputUnavailable(str(error)) from error
-        except Interrupted:
-            self._heed()
-            raise
-        finally:
-            elsewhere.close()
-
     def _break_off(self) -> None:
         """For threads that must not act for the job themselves: whether `_heed` has something to
         do."""
         if self._pulse.cancel_asked or self._pulse.sealed or self._pulse.failure is not None:
             raise Interrupted
 
-    def _restore_checkpoint(self) -> None:
-        """Its own newest one; of a job that has none the one that it was to start from."""
-        job_id, start_from = self._record.id, self._record.spec.start_from
-        own = self._record.epoch > 1 and self._restore(
-            lambda: self._checkpoints.restore_newest(job_id, between=self._heed),
-            "no checkpoint of it can be restored",
-        )
-        if not own and start_from is not None:
-            self._restore(
-                lambda: self._checkpoints.restore_pinned(start_from, between=self._heed),
-                f"checkpoint {start_from.ref} cannot be restored",
-            )
-
-    def _restore(self, step: Callable[[], Result], what: str) -> Result:
-        try:
-            with self._refusals():
-                return self._insist(step, answers=(NotFound, Conflict))
-        except (Conflict, NotFound, Refused, Unreadable) as error:
-            raise _InputUnavailable(f"{what}: {error}") from error
-
     def _take_secrets(self) -> None:
         """From here on what the command prints, and what is said about it, is masked."""
-        try:
-            self._secrets = take_secrets(
-                self._host.secrets,
-                self._record.spec.secrets,
-                clock=self._repo.clock,
-                entropy=self._repo.entropy,
-                heed=self._heed,
-                tell=self._tell_trouble,
-            )
-        except SecretRefused as error:
-            raise _InputUnavailable(str(error)) from None
-        self._masker = Masker(self._secrets.values())
+        self._secrets = self._preparation.take_secrets()
+        if self._secrets:
+            self._masker = Masker(self._secrets.values())
 
     def _masked(self, text: str) -> str:
         return text if self._masker is None else self._masker.text(text)
-
-    def _bring_code(self) -> None:
-        """After the checkpoint: from now on the log is shipped, and what is in the checkpoint
-        folder saved, while git works."""
-        spec = self._record.spec
-        try:
-            with self._refusals():
-                if spec.snapshot is not None:
-                    self._bring_snapshot(spec.snapshot)
-                if spec.repo is not None:
-                    self._check_out(spec.repo)
-        except (CheckoutFailed, Conflict, Refused, Unreadable, UnsafeArchive) as error:
-            what = "snapshot" if spec.snapshot is not None else "repository"
-            detail = f"its {what} cannot be had: {error}"
-            self._say(detail)
-            raise _InputUnavailable(detail) from error
-
-    def _bring_snapshot(self, snapshot: Snapshot) -> None:
-        cache = HostCache(self._host.folder.snapshots, self._repo.clock)
-
-        def insist(step: Callable[[], None]) -> None:
-            self._patience.persist(step, between=self._heed, answers=(Conflict,))
-
-        fetch = SnapshotFetch(self._repo, cache, insist=insist, heed=self._heed)
-        fetch.bring(snapshot, self._workspace.work)
-        self._say(snapshot_text(snapshot))
-
-    def _check_out(self, repo: GitRepo) -> None:
-        self._say(f"checking out {repo_text(repo)}")
-        cache = HostCache(self._host.folder.repos, self._repo.clock)
-        GitCheckout(cache, self._run_git, self._heed).check_out(repo, self._workspace.work)
-        folder_within(self._workspace.work, repo.folder)
-        if (self._workspace.work / ".gitmodules").exists():
-            self._say("its submodules are not fetched")
-
-    def _run_git(self, argv: Sequence[str], folder: Path) -> GitAnswer:
-        """As a process of the job, that a cancel ends. It is no start of the job."""
-        output = SetupOutput(self._spool.append)
-        inherited = command_environment(
-            self._host.environment, self._record.evolve(spec=_NO_WISHES), self._workspace
-        )
-        command = Command(
-            name=f"{self._record.id}.{self._record.epoch}.git",
-            argv=argv,
-            environment=git_environment(inherited),
-            folder=folder,
-            sink=output,
-        )
-        try:
-            process = self._start(command)
-        except FileNotFoundError as error:
-            if error.filename != argv[0]:
-                raise
-            host = self._host.claimant.host
-            raise CheckoutFailed(f"git is not installed on {host}: install it there") from None
-        exit_code = self._attend_setup(process)
-        self._end_process(process)
-        output.flush()
-        return GitAnswer(exit_code, output.lines)
-
-    def _attend_setup(self, process: JobProcess) -> int:
-        end = self._repo.clock.monotonic() + _SETUP_SECONDS_MAX
-        while True:
-            exit_code = process.wait(self._look_seconds)
-            if exit_code is not None:
-                return exit_code
-            self._heed()
-            self._shipping.start()
-            if self._repo.clock.monotonic() > end:
-                self._stop_process()
-                raise CheckoutFailed(f"git took longer than {_SETUP_SECONDS_MAX:g} s")
-
-    def _say(self, text: str) -> None:
-        """A line of ours in the job's log, before the command's."""
-        line = f"[stado] {text}\n".encode("utf-8", "backslashreplace")
-        self._spool.append(memoryview(line))
 
     def _too_much_memory(self, detail: str, exit_code: int | None = None) -> Ending:
         reason = Reason.MEMORY_LIMIT_EXCEEDED
@@ -520,11 +321,8 @@ class JobRun:
         by now gives up what the store does not take."""
         self._pulse.phase = Phase.UPLOADING
         self._shipping.stop()
-        self._deliver("checkpoint", self._save_rest)
+        self._publication.save_checkpoint()
         return self._checkpoints.has_saved
-
-    def _save_rest(self) -> None:
-        self._checkpoints.save_rest(self._record.id, self._record.epoch)
 
     def _ending(
         self,
@@ -566,7 +364,7 @@ class JobRun:
             )
 
     def _run_command(self, command: str, phase: Phase) -> int:
-        """The exit code. Raises `_Cancelled` once a cancel has stopped it, `_NotStarted` when it
+        """The exit code. Raises `Cancelled` once a cancel has stopped it, `NotStarted` when it
         could not be started."""
         self._stop_if_cancelled()
         masked = None
@@ -574,33 +372,17 @@ class JobRun:
             masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
         sink = self._take_output if masked is None else masked.append
         with self._refusals():
-            process = self._start(self._command(command, sink))
-        if masked is not None:
-            self._masked_sinks[process.identity] = masked
+            process = self._commands.start(
+                self._command(command, sink),
+                when_closed=None if masked is None else masked.finish,
+            )
         self._on_started()
         self._started_at = self._pulse.started_at
         self._pulse.phase = phase
         exit_code = self._attend(process)
-        self._end_process(process)
+        self._commands.end(process)
         self._memory_exceeded = process.memory_exceeded()
         return exit_code
-
-    def _start(self, command: Command) -> JobProcess:
-        """Raises `OSError`."""
-        process = self._host.processes.start(command)
-        self._process = process
-        if list(process.enclosure) != self._host.enclosure:
-            self._host.enclosure[:] = process.enclosure
-            self._renew_note()
-        return process
-
-    def _end_process(self, process: JobProcess) -> None:
-        """One that has ended by itself, with whatever it left running."""
-        if self._ending_of(process).end_leftovers(patience_seconds=_LEFTOVERS_SECONDS_MAX):
-            self._close(process)
-        else:
-            self._undead.append(process)
-        self._process = None
 
     def _command(self, command: str, sink: Callable[[memoryview], None]) -> Command:
         spec = self._record.spec
@@ -631,7 +413,7 @@ class JobRun:
             return plain_argv(command)
         bash = shutil.which("bash", path=environment.get("PATH"))
         if bash is None:
-            raise _NotStarted("--strict-shell takes bash, and this host has none in its PATH")
+            raise NotStarted("--strict-shell takes bash, and this host has none in its PATH")
         self._shell = StrictShell(bash, self._workspace.failed_line)
         with self._refusals():
             self._shell.prepare()
@@ -656,8 +438,8 @@ class JobRun:
         exceeded = process.memory_exceeded()
         if exceeded is not None:
             self._pulse.phase = Phase.STOPPING
-            self._stop_process(grace_seconds=0)
-            raise _TooMuchMemory(exceeded)
+            self._commands.stop(grace_seconds=0)
+            raise TooMuchMemory(exceeded)
 
     def _heed(self) -> None:
         self._fence()
@@ -666,41 +448,8 @@ class JobRun:
     def _stop_if_cancelled(self) -> None:
         if self._pulse.cancel_asked:
             self._pulse.phase = Phase.STOPPING
-            self._stop_process()
-            raise _Cancelled
-
-    def _stop_process(self, *, grace_seconds: float | None = None) -> None:
-        """Returns when nothing of the command lives any more."""
-        if self._process is None:
-            return
-        if grace_seconds is None:
-            grace_seconds = self._repo.deployment.cancel_grace_seconds
-        self._ending_of(self._process).stop(grace_seconds=grace_seconds)
-        self._close(self._process)
-        self._process = None
-
-    def _stop_all(self) -> None:
-        """Also what earlier commands left: its place on this host is not given away before."""
-        self._stop_process()
-        for process in self._undead:
-            self._ending_of(process).stop(grace_seconds=0)
-            self._close(process)
-
-    def _close(self, process: JobProcess) -> None:
-        if not process.close(_OUTPUT_SECONDS):
-            log.warning("event=output_cut_off job=%s", self._record.id)
-        masked = self._masked_sinks.pop(process.identity, None)
-        if masked is not None:
-            masked.finish()
-
-    def _ending_of(self, process: JobProcess) -> CommandEnding:
-        return CommandEnding(
-            self._repo.clock,
-            self._host.processes,
-            process,
-            job_id=self._record.id,
-            tell=self._tell_trouble,
-        )
+            self._commands.stop()
+            raise Cancelled
 
     def _tell_trouble(self, trouble: str | None) -> None:
         """Others read it in our beats, as long as there are any; the note on this host shows that
@@ -712,78 +461,10 @@ class JobRun:
     # --- log, checkpoints, files --------------------------------------------------------
 
     def _publish(self, outcome: Ending) -> Ending:
-        """What the job leaves: its log, its last checkpoint, its files. Tried until it succeeds:
-        a store that is away never costs a second execution. Who cancels the job by now gives up
-        what cannot be delivered; the outcome stays, and tells of it."""
-        partial = outcome.verdict is not Verdict.COMPLETED
+        """The outcome, with what was delivered and what was not."""
         self._pulse.phase = Phase.UPLOADING
         self._shipping.stop()
-        self._deliver("log", self._shipper.ship_rest)
-        unsaved = outcome.reason is Reason.NO_CHECKPOINT_SAVED
-        if partial and not unsaved and self._started_at is not None:  # else it is half restored
-            self._deliver("checkpoint", self._save_rest)
-        return self._publish_output(outcome)
-
-    def _publish_output(self, outcome: Ending) -> Ending:
-        publisher = outputs.OutputPublisher(
-            self._repo,
-            job_id=self._record.id,
-            epoch=self._record.epoch,
-            folder=self._workspace.output,
-        )
-        published: list[Manifest] = []
-
-        def publish() -> None:
-            manifest = publisher.publish(
-                partial=outcome.verdict is not Verdict.COMPLETED,
-                log=self._shipper.account(),
-                recordings=outcome.verdict is not Verdict.CANCELLED,
-            )
-            published.extend([manifest] if manifest is not None else [])
-
-        failure = self._deliver("output", publish)
-        if failure is not None:
-            return _with_warning(outcome, WarningCode.OUTPUT_UNDELIVERED, failure)
-        if not published:
-            return outcome
-        return self._copied_elsewhere(_telling_of(outcome, published[0]), published[0])
-
-    def _copied_elsewhere(self, outcome: Ending, manifest: Manifest) -> Ending:
-        uri = self._record.spec.output_uri
-        if uri is None or not manifest.files:
-            return outcome
-        copy = SecondCopy(self._repo, self._host.open_store)
-        try:
-            failure = copy.make(uri, manifest, self._workspace.output, heed=self._heed_giving_up)
-        except _GivenUp:
-            failure = "the job was cancelled meanwhile"
-        if failure is None:
-            return outcome
-        log.warning("event=output_uri_failed job=%s why=%r", self._record.id, failure)
-        told = f"the output could not be copied to {uri}: {failure}"
-        return _with_warning(outcome, WarningCode.OUTPUT_URI_FAILED, told)
-
-    def _deliver(self, what: str, step: Callable[[], object]) -> str | None:
-        """An outcome that is known is never lost over what this host cannot read, or over what
-        nobody waits for any more: a cancel that comes now gives up what the store does not take.
-        Why it was not delivered; None when it was."""
-        if self._cancel_asked_before is None:
-            self._cancel_asked_before = self._pulse.cancel_asked
-        try:
-            self._patience.persist(step, between=self._heed_giving_up)
-        except (OSError, _GivenUp) as error:
-            log.error(
-                "event=undelivered what=%s job=%s error=%r", what, self._record.id, str(error)
-            )
-            if isinstance(error, _GivenUp):
-                return f"the job was cancelled before the store took its {what}"
-            return f"its {what} could not be delivered: {error}"
-        return None
-
-    def _heed_giving_up(self) -> None:
-        self._fence()
-        if self._pulse.cancel_asked and not self._cancel_asked_before:
-            raise _GivenUp
+        return self._publication.publish(outcome)
 
     def _take_output(self, data: memoryview) -> None:
         self._log_times.note(self._spool.written, data)
@@ -823,13 +504,13 @@ class JobRun:
             text = f"{error.strerror or error}{where}"
             if error.errno == errno.E2BIG:
                 sizes = sizes_text(self._environment(), self._host.environment)
-                raise _NotStarted(f"{text}: {sizes}") from None
+                raise NotStarted(f"{text}: {sizes}") from None
             if str(error.filename) == self._record.spec.host_dir:
-                raise _NotStarted(text) from error
+                raise NotStarted(text) from error
             given_back = self._record.epoch - 1 - self._record.lease_losses
             if given_back >= _GIVEN_BACK_MAX:
-                raise _NotStarted(f"{text}; {given_back} hosts before gave it back") from error
-            raise _HostUnable(text) from error
+                raise NotStarted(f"{text}; {given_back} hosts before gave it back") from error
+            raise HostUnable(text) from error
 
     # --- the verdict --------------------------------------------------------------------
 
@@ -848,7 +529,7 @@ class JobRun:
         else:
             self._settle()
             if self._adopt(cell):
-                raise _Carried
+                raise Carried
             self._write_late()
         self._log_end(cell)
 
@@ -875,9 +556,9 @@ class JobRun:
         """Nothing, unless the epoch was sealed. Then it gets its verdict, ours if we are first:
         the outcome where the command has ended, else lost. A living command, or the outcome of
         one that has ended, is carried over into the next epoch if nobody else has that. Raises
-        `_Fenced` when we are out of it, `_Carried` when an outcome was."""
+        `Fenced` when we are out of it, `Carried` when an outcome was."""
         if self._pulse.failure is not None:
-            raise _PulseFailed from self._pulse.failure
+            raise PulseFailed from self._pulse.failure
         if not self._pulse.sealed or self._decided is not None:
             return
         verdict = self._outcome or self._patience.persist(self._lost)
@@ -890,9 +571,9 @@ class JobRun:
             self._decided = cell
             self._log_end(cell)
         elif not self._adopt(cell):
-            raise _Fenced
+            raise Fenced
         elif self._outcome is not None:
-            raise _Carried
+            raise Carried
 
     def _replace_nobodys_beat(self, last: Stored[Heartbeat]) -> None:
         """A beat of a later epoch while ours had no verdict: no holder wrote it, and it would
@@ -913,11 +594,9 @@ class JobRun:
     def _adopt(self, cell: EndCell) -> bool:
         """Whether the next epoch is ours, with the living command or the outcome of a started one:
         what has been executed is not executed again over a store that was away."""
-        started = self._started_at is not None
-        has_something = (started and (self._process is not None or self._outcome is not None)) or (
-            self._has_ended
-        )
-        if cell.ending.verdict is not Verdict.LOST or not has_something:
+        lives_or_told = self._commands.current is not None or self._outcome is not None
+        has_something = self._started_at is not None and lives_or_told
+        if cell.ending.verdict is not Verdict.LOST or not (has_something or self._has_ended):
             return False
         following = moves.after(cell)
         holder = holder_of(self._repo, self._host.claimant, adopted=True)
@@ -941,12 +620,13 @@ class JobRun:
         """What we still had to say when the epoch had been decided without us."""
         if self._started_at is None:
             return
-        exit_code = self._process.wait(0) if self._process is not None else None
+        living = self._commands.current
+        exit_code = living.wait(0) if living is not None else None
         if self._has_ended:
             exit_code = 0
         if self._outcome is not None:
             exit_code = self._outcome.exit_code
-        self._stop_process()
+        self._commands.stop()
         late = LateResult(
             job_id=self._record.id,
             epoch=self._record.epoch,
@@ -984,14 +664,8 @@ class JobRun:
             self._repo,
             record,
             on_tick=lambda: self._host.folder.touch_note(pid),
-            on_news=self._wake,
+            on_news=self._commands.wake,
         )
-
-    def _wake(self) -> None:
-        """Whoever waits for the command shall look what has come."""
-        process = self._process
-        if process is not None:
-            process.wake()
 
     def _begin_log_epoch(self) -> None:
         of = self._shipper.begin_epoch(self._record.epoch)
@@ -1009,21 +683,3 @@ class JobRun:
             self._host.folder.write_note(note)
         except OSError as error:
             log.warning("event=note_not_written job=%s error=%r", note.job_id, str(error))
-
-
-def _with_warning(outcome: Ending, code: WarningCode, detail: str) -> Ending:
-    return outcome.evolve(
-        warnings=[*outcome.warnings, JobWarning(code=code, detail=moves.clip(detail))]
-    )
-
-
-def _telling_of(outcome: Ending, manifest: Manifest) -> Ending:
-    """With what was delivered, and what was not."""
-    told = outcome.evolve(
-        output_files=len(manifest.files), output_bytes=sum(file.size for file in manifest.files)
-    )
-    lacking = outputs.left_out(manifest.skipped)
-    if not lacking:
-        return told
-    more = f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
-    return _with_warning(told, WarningCode.OUTPUT_LEFT_OUT, f"{lacking[0]}{more}")

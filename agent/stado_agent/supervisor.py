@@ -13,7 +13,8 @@ from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.claim import Claimed, claim
 from stado.jobs.repository import Repository
 from stado.ports import Channel
-from stado_agent.job_run import Host, JobRun
+from stado_agent.host import Host
+from stado_agent.job_run import JobRun
 from stado_agent.salvage import salvage
 
 log = logging.getLogger(__name__)

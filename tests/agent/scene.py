@@ -17,7 +17,8 @@ from stado.ports import ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.job_run import LOG_LIMIT_DEFAULT, Host, JobRun
+from stado_agent.host import LOG_LIMIT_DEFAULT, Host
+from stado_agent.job_run import JobRun
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import FakeProcess, FakeProcesses, Script, TurnClock, TurnTasks

@@ -26,7 +26,7 @@ from stado.storage.port import FileDigest, Store
 from stado_agent import downloads
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.environment import command_environment
-from stado_agent.job_run import Host
+from stado_agent.host import Host
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
 from tests.jobs.world import BOB

@@ -19,7 +19,7 @@ from stado.storage.faults import FaultKind
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
 from stado.storage.port import FileDigest, Store
-from stado_agent.job_run import Host
+from stado_agent.host import Host
 from stado_agent.second_copy import COPY_SECONDS_MAX
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble

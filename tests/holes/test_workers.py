@@ -62,7 +62,7 @@ def test_a_cancel_acknowledged_just_before_an_adoption_is_not_dropped(tmp_path: 
         assert cancel(scene.world.repo, scene.job, by="ada").asked is not None
         lose_unsettled(scene.world, scene.job)
 
-    scene.clock.at(31, seal_cancel_lose)
+    scene.clock.at(46, seal_cancel_lose)  # after a check-in, before the next beat
     scene.run(claimed)
     assert scene.commands == ["train"]
     assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM

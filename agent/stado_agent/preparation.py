@@ -1,0 +1,253 @@
+"""What a job needs before its command can start, brought to its workspace: inputs, a checkpoint,
+secrets, code.
+
+Nothing of it is a start of the job. What cannot be had for good ends the job
+(`InputUnavailable`); a store that is away is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from stado.core.records import Record
+from stado.core.spec import GitRepo, Snapshot, Spec, repo_text
+from stado.errors import Conflict, NotFound, Refused, Unreadable
+from stado.jobs.archives import UnsafeArchive
+from stado.jobs.repository import Repository
+from stado.jobs.snapshots import text_of as snapshot_text
+from stado.ports import Command, JobProcess
+from stado_agent.breaks import InputUnavailable
+from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.downloads import Interrupted
+from stado_agent.elsewhere import Elsewhere
+from stado_agent.environment import command_environment
+from stado_agent.git_checkout import (
+    CheckoutFailed,
+    GitAnswer,
+    GitCheckout,
+    folder_within,
+    git_environment,
+)
+from stado_agent.host import Host
+from stado_agent.host_cache import HostCache
+from stado_agent.input_fetching import InputFetching
+from stado_agent.job_commands import JobCommands
+from stado_agent.log_spool import LogSpool
+from stado_agent.patience import Patience
+from stado_agent.secrets import SecretRefused, take_secrets
+from stado_agent.setup_output import SetupOutput
+from stado_agent.snapshot_fetch import SnapshotFetch
+from stado_agent.workspace import Workspace
+
+Result = TypeVar("Result")
+
+_SETUP_SECONDS_MAX = 3600.0
+"""For one call of git. A connection over which nothing comes is given up long before."""
+
+_NO_WISHES = Spec(command="")
+"""What a job wants in its environment is for its command, not for what prepares it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the steps work with, and the rest of the job's run, too."""
+
+    workspace: Workspace
+    commands: JobCommands
+    checkpoints: CheckpointSync
+    spool: LogSpool
+    patience: Patience
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What has to be seen to while a step takes its time."""
+
+    fence: Callable[[], None]
+    """Raises when the epoch is not ours any more."""
+    heed: Callable[[], None]
+    """The same, and when a cancel was asked for."""
+    break_off: Callable[[], None]
+    """For threads that must not act for the job themselves: raises `Interrupted` when `heed` has
+    something to do."""
+    refusals: Callable[[], AbstractContextManager[None]]
+    """Around what is asked of this host."""
+    ship: Callable[[], None]
+    """Lets what is printed get to the store."""
+    tell: Callable[[str | None], None]
+    """Hears what cannot be got done for the time being."""
+    look_seconds: float
+
+
+class Preparation:
+    """Of one job, for one epoch. Each step is called once, and as often as it is needed."""
+
+    def __init__(
+        self,
+        repo: Repository,
+        host: Host,
+        record: Record,
+        means: Means,
+        watch: Watch,
+    ) -> None:
+        self._repo = repo
+        self._host = host
+        self._record = record
+        self._spec = record.spec
+        self._workspace = means.workspace
+        self._commands = means.commands
+        self._checkpoints = means.checkpoints
+        self._spool = means.spool
+        self._patience = means.patience
+        self._watch = watch
+
+    # --- inputs and checkpoint ----------------------------------------------------------
+
+    def fetch_inputs(self) -> None:
+        if not self._spec.inputs:
+            return
+        elsewhere = Elsewhere(self._host.open_bucket)
+        fetching = InputFetching(
+            self._repo,
+            self._workspace.inputs,
+            cache=self._host.input_cache(self._repo),
+            elsewhere=elsewhere,
+            heed=self._watch.break_off,
+        )
+        try:
+            for wanted in self._spec.inputs:
+                with self._watch.refusals():
+                    self._patience.persist(
+                        partial(fetching.fetch, wanted),
+                        between=self._watch.heed,
+                        look_seconds=self._watch.look_seconds,
+                    )
+        except Interrupted:
+            self._watch.heed()
+            raise
+        finally:
+            elsewhere.close()
+
+    def restore_checkpoint(self) -> None:
+        """Its own newest one; of a job that has none the one that it was to start from."""
+        job_id, start_from = self._record.id, self._spec.start_from
+        own = self._record.epoch > 1 and self._restore(
+            lambda: self._checkpoints.restore_newest(job_id, between=self._watch.heed),
+            "no checkpoint of it can be restored",
+        )
+        if not own and start_from is not None:
+            self._restore(
+                lambda: self._checkpoints.restore_pinned(start_from, between=self._watch.heed),
+                f"checkpoint {start_from.ref} cannot be restored",
+            )
+
+    def _restore(self, step: Callable[[], Result], what: str) -> Result:
+        try:
+            with self._watch.refusals():
+                return self._patience.persist(
+                    step, between=self._watch.fence, answers=(NotFound, Conflict)
+                )
+        except (Conflict, NotFound, Refused, Unreadable) as error:
+            raise InputUnavailable(f"{what}: {error}") from error
+
+    # --- secrets ------------------------------------------------------------------------
+
+    def take_secrets(self) -> dict[str, str]:
+        """Variable to value; nothing where none is asked for."""
+        if not self._spec.secrets:
+            return {}
+        try:
+            return take_secrets(
+                self._host.secrets,
+                self._spec.secrets,
+                clock=self._repo.clock,
+                entropy=self._repo.entropy,
+                heed=self._watch.heed,
+                tell=self._watch.tell,
+            )
+        except SecretRefused as error:
+            raise InputUnavailable(str(error)) from None
+
+    # --- code ---------------------------------------------------------------------------
+
+    def bring_code(self) -> None:
+        """After the checkpoint: from now on the log is shipped, and what is in the checkpoint
+        folder saved, while git works."""
+        try:
+            with self._watch.refusals():
+                if self._spec.snapshot is not None:
+                    self._bring_snapshot(self._spec.snapshot)
+                if self._spec.repo is not None:
+                    self._check_out(self._spec.repo)
+        except (CheckoutFailed, Conflict, Refused, Unreadable, UnsafeArchive) as error:
+            what = "snapshot" if self._spec.snapshot is not None else "repository"
+            detail = f"its {what} cannot be had: {error}"
+            self._say(detail)
+            raise InputUnavailable(detail) from error
+
+    def _bring_snapshot(self, snapshot: Snapshot) -> None:
+        cache = HostCache(self._host.folder.snapshots, self._repo.clock)
+
+        def insist(step: Callable[[], None]) -> None:
+            self._patience.persist(step, between=self._watch.heed, answers=(Conflict,))
+
+        fetch = SnapshotFetch(self._repo, cache, insist=insist, heed=self._watch.heed)
+        fetch.bring(snapshot, self._workspace.work)
+        self._say(snapshot_text(snapshot))
+
+    def _check_out(self, repo: GitRepo) -> None:
+        self._say(f"checking out {repo_text(repo)}")
+        cache = HostCache(self._host.folder.repos, self._repo.clock)
+        GitCheckout(cache, self._run_git, self._watch.heed).check_out(repo, self._workspace.work)
+        folder_within(self._workspace.work, repo.folder)
+        if (self._workspace.work / ".gitmodules").exists():
+            self._say("its submodules are not fetched")
+
+    def _run_git(self, argv: Sequence[str], folder: Path) -> GitAnswer:
+        """As a process of the job, that a cancel ends. It is no start of the job."""
+        output = SetupOutput(self._spool.append)
+        try:
+            process = self._commands.start(self._git_command(argv, folder, output))
+        except FileNotFoundError as error:
+            if error.filename != argv[0]:
+                raise
+            host = self._host.claimant.host
+            raise CheckoutFailed(f"git is not installed on {host}: install it there") from None
+        exit_code = self._attend(process)
+        self._commands.end(process)
+        output.flush()
+        return GitAnswer(exit_code, output.lines)
+
+    def _git_command(self, argv: Sequence[str], folder: Path, output: SetupOutput) -> Command:
+        inherited = command_environment(
+            self._host.environment, self._record.evolve(spec=_NO_WISHES), self._workspace
+        )
+        return Command(
+            name=f"{self._record.id}.{self._record.epoch}.git",
+            argv=argv,
+            environment=git_environment(inherited),
+            folder=folder,
+            sink=output,
+        )
+
+    def _attend(self, process: JobProcess) -> int:
+        end = self._repo.clock.monotonic() + _SETUP_SECONDS_MAX
+        while True:
+            exit_code = process.wait(self._watch.look_seconds)
+            if exit_code is not None:
+                return exit_code
+            self._watch.heed()
+            self._watch.ship()
+            if self._repo.clock.monotonic() > end:
+                self._commands.stop()
+                raise CheckoutFailed(f"git took longer than {_SETUP_SECONDS_MAX:g} s")
+
+    def _say(self, text: str) -> None:
+        """A line of ours in the job's log, before the command's."""
+        line = f"[stado] {text}\n".encode("utf-8", "backslashreplace")
+        self._spool.append(memoryview(line))
