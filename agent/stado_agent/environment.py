@@ -1,7 +1,7 @@
 """What a job's command finds in its environment.
 
 The agent's own, so that PATH and the like are the host's, without what opens the store: a job
-gets only the secrets that were given to it. docs/jobs.md has the table of what we set.
+gets only the secrets that were given to it. docs/environment.md has the table of what we set.
 """
 
 from __future__ import annotations

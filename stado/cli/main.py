@@ -111,6 +111,7 @@ _JOB = LazyGroup(
     name="job",
     help="Look at one job, follow it, run it again.",
     lazy={
+        "ls": LazyCommand("stado.cli.jobs", "jobs", "List your jobs: the same as `stado jobs`."),
         "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
         "why": LazyCommand("stado.cli.why", "why", "Say why a job waits, or what it is doing."),
         "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
@@ -188,6 +189,7 @@ _COORDINATOR = LazyGroup(
 _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
+    "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": LazyCommand("stado.cli.hosts", "hosts", "List the agents, and what they have free."),
     "job": _JOB,

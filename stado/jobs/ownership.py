@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from stado.core import ids, keys
 from stado.core.states import State
@@ -13,6 +14,14 @@ from stado.storage.port import LIST_LIMIT_MAX, walk
 _SEARCHED_MAX = SEARCH_PAGES_MAX * LIST_LIMIT_MAX
 _RUN_IDS_MAX = 200
 _NAMES_LISTED = 10
+
+
+def bases_of(repo: Repository, user: str) -> Iterator[str]:
+    """The base ids of a user's submissions, newest first: a page of a listing when one is
+    needed."""
+    entries = walk(repo.store, keys.by_user_folder(user))
+    names = (entry.key.rpartition("/")[2] for entry in itertools.islice(entries, _SEARCHED_MAX))
+    return filter(ids.BASE_PATTERN.fullmatch, names)
 
 
 def newest_base_of(repo: Repository, user: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -125,6 +125,28 @@ def matching(
     else:
         names, paused = _list_all(repo, lambda state: _search(repo, state, pattern, limit + 1))
     return _rows(repo, names.only(states), limit, paused, {})
+
+
+def of_submissions(
+    repo: Repository, bases: Iterable[str], *, limit: int, states: Collection[State] = ()
+) -> Listing:
+    """The jobs of these submissions in their order, of these states if any are named. Requests:
+    some two a job; ten for a batch, and one or two for each of its jobs that are in the list."""
+    rows: list[Row] = []
+    remaining = iter(bases)
+    while len(rows) <= limit and (chunk := list(itertools.islice(remaining, PARALLEL_REQUESTS))):
+        alone = repo.tasks.map(lambda base: _row(repo, base, []), chunk, limit=PARALLEL_REQUESTS)
+        for base, row in zip(chunk, alone, strict=True):
+            found = [row] if row is not None else _rows_of_batch(repo, base, limit + 1)
+            rows += [one for one in found if not states or one.state in states]
+    return Listing(rows[:limit], more=len(rows) > limit, queue_paused=queue_paused(repo))
+
+
+def _rows_of_batch(repo: Repository, base: str, limit: int) -> list[Row]:
+    names, _ = _list_all(
+        repo, lambda state: _Page([e.key for e in repo.walk_records(state, beginning=base)])
+    )
+    return _rows(repo, names, limit, paused=False, counts={}).rows
 
 
 def states_of(repo: Repository, base_id: str) -> dict[str, State]:

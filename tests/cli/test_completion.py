@@ -59,7 +59,7 @@ def completed(home: Path, words: str) -> list[str]:
     ("words", "completions"),
     [
         ("stado con", ["context", "config"]),
-        ("stado jo", ["job"]),
+        ("stado jo", ["jobs", "job"]),
         ("stado job wa", ["watch"]),
         ("stado status --li", ["--limit"]),
         ("stado status --context ", ["lab", "later"]),
@@ -169,7 +169,7 @@ def test_a_real_bash_completes_after_it_has_read_the_script(home: Path, tmp_path
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "job",
+        "jobs job",
         "lab later",
         "store endpoint region context",
     ]

@@ -43,7 +43,7 @@ def test_a_job_is_named_by_id_run_id_part_or_last(stado: Program, world: World) 
 
 
 def test_an_unknown_job_is_refused_by_name_with_near_ones(stado: Program, world: World) -> None:
-    """A54"""
+    """A54 R124"""
     job_id = submit(stado, "nope-2")
     for command in (["show"], ["watch"], ["watch", "--follow"], ["rerun"]):
         sentence = stado.refused("job", *command, "nope")

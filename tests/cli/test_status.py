@@ -52,6 +52,7 @@ def test_one_row_a_line_newest_first(stado: Program, world: World) -> None:
 
 
 def test_a_reason_has_a_column_when_some_job_has_one(stado: Program, world: World) -> None:
+    """R76"""
     failed = submit(stado, "bad")
     world.fail(failed, 3)
     header, row = stado.ok("status").splitlines()
@@ -60,6 +61,7 @@ def test_a_reason_has_a_column_when_some_job_has_one(stado: Program, world: Worl
 
 
 def test_the_fields_of_a_job_in_json(stado: Program, world: World) -> None:
+    """R77"""
     job_id = submit(stado, "bad")
     world.fail(job_id, 3)
     (job,) = stado.json("status")["jobs"]

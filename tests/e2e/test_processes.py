@@ -146,7 +146,7 @@ def test_a_cancelled_job_is_stopped_with_all_its_children(
 def test_a_job_that_ends_by_itself_while_being_cancelled_keeps_its_outcome(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """The natural outcome comes before the signal."""
+    """R79: the natural outcome comes before the signal."""
     fleet = make_fleet(lease_seconds=60)
     fleet.agent("one")
     trace = tmp_path / "trace"

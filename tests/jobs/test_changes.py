@@ -26,6 +26,7 @@ def send_cancel(world: World, job: str) -> Cancellation:
 
 
 def test_a_queued_job_is_cancelled_at_once(world: World) -> None:
+    """R86"""
     job = world.submit()
     answer = send_cancel(world, job)
     assert answer.cancelled_now

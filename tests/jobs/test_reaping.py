@@ -514,7 +514,7 @@ def test_two_reapers_at_once_give_one_verdict(world: World) -> None:
 def test_a_job_fails_when_its_budget_of_losses_is_spent(
     world: World, allowed: int | None, starts: int
 ) -> None:
-    """R191"""
+    """R87 R191"""
     job = world.submit(spec=Spec(command="", max_lease_losses=allowed))
     for epoch in range(1, starts + 1):
         assert world.start().record.epoch == epoch
