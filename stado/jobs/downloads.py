@@ -165,11 +165,11 @@ class _Download:
         self._files = files
         self._folder = folder
         self._wanted = wanted
-        names = {file.path: file.path.removeprefix(wanted.below) for file in files}
+        names = [file.path.removeprefix(wanted.below) for file in files]
         check_folder(folder, manifest.job_id)
-        places = safe_targets(folder, list(names.values()))
-        self._targets = {path: places[name] for path, name in names.items()}
-        self._taken = {PurePosixPath(name).parts[0] for name in names.values()}
+        places = safe_targets(folder, names)
+        self._targets = {file.path: places[name] for file, name in zip(files, names, strict=True)}
+        self._taken = {PurePosixPath(name).parts[0] for name in names}
         self._partial = safe_target(folder, _own_name(PARTIAL_NAME, "stado", self._taken))
         self._token = repo.entropy.token()
         self._failed = False
