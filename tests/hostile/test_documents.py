@@ -51,7 +51,7 @@ def assert_usable(document: Document | None) -> None:
         assert parse(type(document), KEY, document.encode()) == document
 
 
-@examples(150)
+@examples(60)
 @given(valid)
 def test_what_is_written_is_read_as_it_was(document: Document) -> None:
     key = document.own_key() or KEY
@@ -70,14 +70,14 @@ def test_any_json(kind: type[Document], value: Any) -> None:
     assert_usable(read(kind, json.dumps(value).encode()))
 
 
-@examples(80)
+@examples(30)
 @given(valid, st.floats(0, 1, exclude_max=True))
 def test_a_document_that_was_cut_off(document: Document, where: float) -> None:
     data = document.encode()
     assert read(type(document), data[: int(len(data) * where)]) is None
 
 
-@examples(200)
+@examples(60)
 @given(valid, st.data())
 def test_a_bit_of_it_is_something_else(document: Document, data: st.DataObject) -> None:
     """One value, anywhere in it, is exchanged for another of any type."""
@@ -93,7 +93,7 @@ def test_a_bit_of_it_is_something_else(document: Document, data: st.DataObject) 
     assert_usable(read(type(document), json.dumps(fields).encode()))
 
 
-@examples(100)
+@examples(40)
 @given(valid, st.integers(0, 10**6), st.integers(0, 255))
 def test_a_byte_of_it_is_another(document: Document, at: int, byte: int) -> None:
     data = bytearray(document.encode())
@@ -231,14 +231,14 @@ def test_a_record_of_another_job_does_not_speak_for_this_one() -> None:
         decode(Record, keys.record(State.RUNNING, "abcdefghijklmnop"), data)
 
 
-@examples(40)
+@examples(20)
 @given(st.sampled_from([ClaimCell, EndCell, Record, RunRecord, Checkpoint]).flatmap(documents))
 def test_what_was_copied_to_another_key_is_unreadable_there(document: Document) -> None:
     with pytest.raises(Unreadable, match="it belongs under"):
         decode(type(document), KEY, document.encode())
 
 
-@examples(40)
+@examples(20)
 @given(documents(Checkpoint), st.sampled_from(["stado.json", "queue/x.json", "../x", "status/"]))
 def test_a_checkpoint_has_no_parts_but_its_own(document: Document, part: str) -> None:
     fields = json.loads(document.encode())
