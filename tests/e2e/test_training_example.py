@@ -25,6 +25,9 @@ TRAINING = [
     *(sys.executable, str(ROOT / "examples" / "resumable-training" / "train.py")),
     *("--rounds", str(ROUNDS), "--hidden", "16", "--checkpoint-every", "4"),
 ]
+PAUSE_SECONDS = "0.4"
+"""After each round: no host may get to the end before a checkpoint of it was seen, however slow the
+store is."""
 
 
 def undisturbed(folder: Path) -> Path:
@@ -55,7 +58,8 @@ def test_a_training_that_loses_its_host_three_times_ends_with_the_same_model(
     fleet = make_fleet("seaweedfs", lease_seconds=2)
     fleet.coordinator()
     agents = {name: fleet.agent(name, "--poll-seconds", "0.5") for name in HOSTS[:2]}
-    submission = fleet.submit(shlex.join([*TRAINING, "--pause", "0.1"]), spec=SMALL)
+    slowly = [*TRAINING, "--pause", PAUSE_SECONDS]
+    submission = fleet.submit(shlex.join(slowly), spec=SMALL)
     (job_id,) = submission.job_ids
     place = fleet.settings
     job = stado.job(job_id, store=place.store, endpoint=place.endpoint)
