@@ -11,7 +11,7 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.destinations import parse_destination
 from stado.core.records import Manifest
-from stado.errors import StadoError
+from stado.errors import Misconfigured, StadoError
 from stado.jobs.output_copies import GivenUp, copy_output
 from stado.jobs.repository import Repository
 from stado.storage.port import Store
@@ -26,8 +26,8 @@ _LOOK_SECONDS = 0.5
 
 
 def no_other_stores(address: str) -> Store:
-    """For who has no way to open one."""
-    raise NotImplementedError(address)
+    """For an agent that was given no way to open them."""
+    raise Misconfigured(address, "this agent opens no other stores")
 
 
 class SecondCopy:

@@ -18,31 +18,13 @@ if TYPE_CHECKING:
     from stado.jobs.repository import Repository
     from stado.jobs.status import Listing
 
-_LIMIT_DEFAULT = 20
-_LIMIT_MAX = 1000
 _ALL_MAX = 10_000
 """What `--all` lists: a history has no end."""
 
 
 @click.command()
 @click.option("--org", is_flag=True, help="Everybody's jobs, not yours alone.")
-@click.option(
-    "--state",
-    "states",
-    callback=options.states,
-    multiple=True,
-    shell_complete=options.known_states,
-    metavar="STATE",
-    help="Only jobs in this state (repeatable).",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, _LIMIT_MAX),
-    default=_LIMIT_DEFAULT,
-    show_default=True,
-    metavar="N",
-    help="How many jobs to show.",
-)
+@options.listed
 @click.option("--all", "show_all", is_flag=True, help=f"Up to {_ALL_MAX:,} of them.")
 @json_option
 @target_options

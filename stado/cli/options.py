@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from stado.core.states import JobType, State
 
 UNLIMITED = "unlimited"
+
+_LISTED_DEFAULT = 20
+_LISTED_MAX = 1000
 
 _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 
@@ -175,3 +179,26 @@ def _parse_instant(text: str) -> datetime | None:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def listed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command that lists jobs `--state` and `--limit`."""
+    of_states = click.option(
+        "--state",
+        "states",
+        callback=states,
+        multiple=True,
+        shell_complete=known_states,
+        metavar="STATE",
+        help="Only jobs in this state (repeatable): queued, running, paused, completed, failed, "
+        "cancelled, timed_out.",
+    )
+    at_most = click.option(
+        "--limit",
+        type=click.IntRange(1, _LISTED_MAX),
+        default=_LISTED_DEFAULT,
+        show_default=True,
+        metavar="N",
+        help="How many jobs to show.",
+    )
+    return of_states(at_most(command))

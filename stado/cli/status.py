@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from stado.jobs.status import Listing
     from stado.jobs.waiting import Wait
 
-_LIMIT_DEFAULT = 20
-_LIMIT_MAX = 1000
-
 
 class _Asked(NamedTuple):
     """Which jobs are to be listed."""
@@ -51,24 +48,7 @@ class _Look(NamedTuple):
 
 @click.command()
 @click.argument("filter_text", metavar="[FILTER]", required=False)
-@click.option(
-    "--state",
-    "states",
-    callback=options.states,
-    multiple=True,
-    shell_complete=options.known_states,
-    metavar="STATE",
-    help="Only jobs in this state (repeatable): queued, running, paused, completed, failed, "
-    "cancelled, timed_out.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, _LIMIT_MAX),
-    default=_LIMIT_DEFAULT,
-    show_default=True,
-    metavar="N",
-    help="How many jobs to show.",
-)
+@options.listed
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @json_option
 @target_options
