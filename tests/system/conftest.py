@@ -40,12 +40,13 @@ def no_descriptor_leaks() -> Iterator[None]:
     LiveProcesses().wait([], 0)  # Makes what a process makes once.
     before = _descriptors()
     yield
+    if _descriptors() - before:
+        gc.collect()  # Takes seconds in a process that has run thousands of tests.
     assert eventually(lambda: not _descriptors() - before), _descriptors() - before
 
 
 def _descriptors() -> set[tuple[str, str]]:
     """Number and target of all that is open in this process."""
-    gc.collect()
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # The one of the listing itself.
