@@ -60,6 +60,7 @@ class JobOptions(TypedDict, total=False):
     host_dir: str | os.PathLike[str] | None
     pre_command: str | None
     strict_shell: bool
+    image: str | None
     env: Mapping[str, str]
     secret_env: Mapping[str, str]
     expect_output: Sequence[str]

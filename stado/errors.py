@@ -5,6 +5,8 @@ A store answers *present*, *absent* or *unreachable*; the three never stand in f
 
 from __future__ import annotations
 
+import errno
+
 
 class StadoError(Exception):
     """Base of all errors below. Its text is a sentence for the user, with the remedy."""
@@ -107,6 +109,14 @@ class JobTimedOut(JobError):
 
 class NotFinished(JobError, TimeoutError):
     """It has not ended yet, and was waited for as long as was asked."""
+
+
+class EngineFailed(OSError):
+    """The container engine of this host did not answer, or did not do what was asked: nothing is
+    known of what was asked about. `strerror` says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EIO, why)
 
 
 class ChannelClosed(StadoError):

@@ -36,6 +36,12 @@ _OPTIONS = (
         help="GiB of memory to give to jobs. Default: what is free.",
     ),
     click.option(
+        "--docker",
+        metavar="PROGRAM",
+        help="Client of the engine for jobs with an image; 'none': leave them to other hosts. "
+        "Default: docker, where there is one.",
+    ),
+    click.option(
         "--secrets-dir",
         envvar="STADO_SECRETS_DIR",
         type=click.Path(path_type=Path, file_okay=False),
@@ -66,7 +72,8 @@ _OPTIONS = (
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb` and what concerns secrets."""
+    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--docker` and what concerns
+    secrets."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

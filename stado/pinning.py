@@ -87,10 +87,23 @@ def pin(
     from stado.code_pinning import pin_repo, pin_workdir
 
     submitter = submitter or Submitter(job_named=exact_job)
+    _tell_of_tag(request, submitter)
     request = pin_repo(request, unpinned)
     request = _with_inputs(repo, request, unpinned.input_artifacts, submitter)
     request = _with_start(repo, request, unpinned.start_from_ref)
     return pin_workdir(repo, request, unpinned, tell=submitter.tell, run_id=run_id)
+
+
+def _tell_of_tag(request: Request, submitter: Submitter) -> None:
+    """A submitter may have no way to the registry, so that a tag is not resolved here."""
+    from stado.core.images import has_digest
+
+    image = request.shared.image
+    if image is not None and not has_digest(image):
+        submitter.tell(
+            f"image {image} is named by a tag, which may move: name it with @sha256:… to run the "
+            "same one each time"
+        )
 
 
 def _with_inputs(

@@ -251,6 +251,65 @@ class Processes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """A container engine that has answered."""
+
+    name: str
+    """For people: `docker 28.2.2`."""
+    as_us: bool
+    """Whether its root is our own user (a rootless engine): no other user is to be stated then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """What an engine says of one container."""
+
+    lives: bool
+    """Whether something of it runs, or may at any moment."""
+    was_started: bool
+    exit_code: int
+    """Of its command, once it has ended."""
+    out_of_memory: bool
+    """Whether the kernel ended a process of it at its limit of memory."""
+    error: str
+    """Why it was not started; "" when there is nothing to say."""
+
+
+class Engine(Protocol):
+    """The container engine of this host. Each call is a short one with a time limit, and raises
+    `EngineFailed` when there is no answer: that never means that something is gone."""
+
+    @property
+    def program(self) -> str:
+        """Its client, for calls that take long: they are processes of the job."""
+        ...
+
+    def facts(self) -> EngineFacts: ...
+
+    def find_image(self, image: str) -> str | None:
+        """The exact name of an image that is there, by its content; None when it is not."""
+        ...
+
+    def containers(self, label: str, *, telling: str) -> dict[str, str]:
+        """Of all with `NAME=VALUE` among their labels, whatever their state: by id what their
+        label `telling` says."""
+        ...
+
+    def state(self, container: str) -> ContainerState | None:
+        """None for one that is not there. By id: ids are not used again."""
+        ...
+
+    def signal(self, container: str, signal_number: int) -> None:
+        """To its first process. Of one that does not run: nothing."""
+        ...
+
+    def remove(self, container: str) -> None:
+        """With its processes, by KILL, and its volumes. Returns once nothing of it lives. Of one
+        that is not there: nothing."""
+        ...
+
+
 class Hardware(Protocol):
     """What this host has and what of it is in use."""
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from stado.core.order import Needs
 from stado.core.records import Holder
 from stado.core.states import Reason, State
-from stado.errors import StoreError, Unreadable
+from stado.errors import EngineFailed, StoreError, Unreadable
 from stado.jobs.claim import Claimant
 from stado.jobs.endings import ending_of_lost, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
-from stado.ports import Processes, ProcessIdentity
+from stado.ports import Engine, Processes, ProcessIdentity
+from stado_agent.container import AGENT_LABEL, SUPERVISOR_LABEL, supervisor_name
 from stado_agent.workspace import HostFolder
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,17 @@ class Aftermath:
     """Of all supervisors of this host that have died."""
 
     def __init__(
-        self, repo: Repository, processes: Processes, folder: HostFolder, claimant: Claimant
+        self,
+        repo: Repository,
+        processes: Processes,
+        folder: HostFolder,
+        claimant: Claimant,
+        *,
+        engine: Engine | None = None,
+        boot_id: str | None = None,
     ) -> None:
+        self._engine = engine
+        self._boot_id = boot_id
         self._repo = repo
         self._processes = processes
         self._folder = folder
@@ -124,6 +134,13 @@ class Aftermath:
         why = "it does not end"
         try:
             death.ended = self._processes.kill_session(death.supervisor, death.enclosure)
+            if death.ended and death.needs.image:
+                death.ended = False
+                self._end_containers(death.supervisor)
+                death.ended = True
+        except EngineFailed as error:
+            why = f"whether a container of it lives is not known: {error.strerror}"
+            death.kill_at = now + _ASK_AGAIN_SECONDS
         except OSError as error:
             why = str(error)
         if death.ended:
@@ -137,6 +154,38 @@ class Aftermath:
                 death.supervisor.pid,
                 why,
             )
+
+    def _end_containers(self, supervisor: ProcessIdentity) -> None:
+        """Returns when the engine has said that there is none any more: they are not processes of
+        the supervisor's. Raises `EngineFailed`."""
+        if self._engine is None:
+            raise EngineFailed(
+                "no container engine is used here now: start the agent with --docker"
+            )
+        label = f"{SUPERVISOR_LABEL}={supervisor_name(supervisor, self._boot_id)}"
+        for container in self._engine.containers(label, telling=SUPERVISOR_LABEL):
+            self._engine.remove(container)
+            log.info("event=container_ended container=%s", container)
+
+    def sweep_containers(self) -> None:
+        """Those of this agent whose supervisors are gone, without anybody who remembers them: of an
+        earlier life of the host, or made by a request that outlived who asked. Raises
+        `EngineFailed`."""
+        if self._engine is None:
+            return
+        label = f"{AGENT_LABEL}={self._folder.root.name}"
+        for container, supervisor in self._engine.containers(
+            label, telling=SUPERVISOR_LABEL
+        ).items():
+            if not self._lives(supervisor):
+                self._engine.remove(container)
+                log.info("event=container_swept container=%s", container)
+
+    def _lives(self, supervisor: str) -> bool:
+        """By its name in a label."""
+        pid, _, rest = supervisor.partition(".")
+        found = self._processes.identify(int(pid)) if pid.isdecimal() and rest else None
+        return found is not None and supervisor_name(found, self._boot_id) == supervisor
 
     def _end_as_lost(self, job_id: str, epoch: int) -> None:
         """The holder's own word that nothing of this epoch lives any more: no seal is needed.

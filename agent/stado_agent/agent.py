@@ -10,20 +10,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from stado.core.admission import Offer
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
 from stado.core.records import Capacity, JobReport
-from stado.errors import ChannelClosed, StoreError, Unreadable
+from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
-from stado.ports import Channel, Hardware, Peer, Processes, ProcessIdentity
+from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
 from stado_agent.elsewhere import OpenBucket, no_buckets
+from stado_agent.engine_watch import EngineWatch
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
@@ -105,6 +107,8 @@ class HostPorts:
     """For copies that jobs want elsewhere."""
     open_bucket: OpenBucket = no_buckets
     """For objects that jobs take along, with what this host may read."""
+    engine: Engine | None = None
+    """For jobs that run in images; None: they are left to other hosts."""
 
 
 class LeaveAtOnce(BaseException):
@@ -162,7 +166,17 @@ class Agent:
             incarnation=repo.entropy.token(),
             host=host.hardware.host_name(),
         )
-        self._aftermath = Aftermath(repo, self._processes, self._folder, self._claimant)
+        self._engine = host.engine
+        self._engine_watch = EngineWatch(repo.clock, host.engine)
+        self._has_swept = host.engine is None
+        self._aftermath = Aftermath(
+            repo,
+            self._processes,
+            self._folder,
+            self._claimant,
+            engine=host.engine,
+            boot_id=self._boot_id,
+        )
         self._supervised: list[_Supervised] = []
         self._inherited: list[SupervisorNote] = []
         self._broadcast_at = float("-inf")
@@ -199,12 +213,13 @@ class Agent:
         self.take_back()
         log.info(
             "event=agent_started consumer=%s cpu=%g memory_gb=%.1f contains_by=%s "
-            "limits_memory_by=%s",
+            "limits_memory_by=%s runs_images_by=%r",
             self._settings.consumer,
             self._budget.cpu_total,
             self._budget.memory_total_mib / 1024,
             self._containment.contains_by,
             self._containment.limits_memory_by,
+            self._engine_watch.name(),
         )
         while not (self._draining and not self._busy):
             self.step()
@@ -306,15 +321,21 @@ class Agent:
         elif event == "started":
             self._health.note_started()
         elif event == "unable":
-            self._health.note_unable(str(message.get("why")))
-            self._broadcast_at = float("-inf")
-            if one.entry is not None:
-                self._leave_to_others(one.entry.job_id)
+            self._note_unable(one.entry, str(message.get("why")))
         elif event == "idle":
             one.entry = one.salvaging = None
             one.idle_since = self._repo.clock.monotonic()
             self._has_news = True
             self._supply.hurry()
+
+    def _note_unable(self, entry: ReadyEntry | None, why: str) -> None:
+        """An engine that has gone is in nobody's way but that of jobs that run in images."""
+        self._broadcast_at = float("-inf")
+        if entry is not None:
+            self._leave_to_others(entry.job_id)
+        by_engine = entry is not None and entry.needs.image
+        if not (by_engine and self._engine_watch.look_again() is None):
+            self._health.note_unable(why)
 
     def take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,
@@ -369,7 +390,7 @@ class Agent:
             return
         in_hand = self._jobs_in_hand()
         for _ in range(_DISPATCH_ROUNDS_MAX):
-            offer = self._budget.offer(self._reserved())
+            offer = self._offer()
             self._full = offer.spent
             if self._full:
                 return
@@ -387,6 +408,20 @@ class Agent:
             if trial:
                 self._on_trial = one
                 return
+
+    def _offer(self) -> Offer:
+        images = self._engine_watch.name() is not None
+        if images and not self._has_swept:
+            self._sweep_containers()
+        return replace(self._budget.offer(self._reserved()), images=images)
+
+    def _sweep_containers(self) -> None:
+        """Once, as soon as the engine answers."""
+        self._has_swept = True
+        try:
+            self._aftermath.sweep_containers()
+        except EngineFailed as error:
+            log.warning("event=containers_not_swept error=%r", error.strerror)
 
     def _jobs_in_hand(self) -> set[str]:
         """Of supervisors of this host. Whatever epoch of such a job is queued meanwhile: the one
@@ -423,7 +458,7 @@ class Agent:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes
         claimant, environment = self._claimant, self._environment
         boot_id, settings = self._boot_id, self._settings
-        open_store = self._open_store
+        open_store, engine = self._open_store, self._engine
         kept_bytes, open_bucket = self._cache_bytes, self._open_bucket
 
         def main(channel: Channel) -> None:
@@ -440,6 +475,7 @@ class Agent:
                 open_store=open_store,
                 checkpoint_bytes_per_second=settings.checkpoint_bytes_per_second,
                 secrets=Secrets(settings.secrets),
+                engine=engine,
             )
             serve(channel, repo, host)
 
@@ -497,6 +533,7 @@ class Agent:
             hindrance=hindrance,
             contains_by=self._containment.contains_by,
             limits_memory_by=self._containment.limits_memory_by,
+            runs_images_by=None if stopped else self._engine_watch.name(),
             throttled=self._take_throttled(),
         )
         write_capacity(self._repo, capacity)

@@ -36,6 +36,19 @@ def command_environment(
     }
 
 
+def contained_environment(
+    record: Record, workspace: Workspace, secrets: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """In a container: the image's own variables are there already, the host's mean nothing."""
+    return {
+        "HOME": str(workspace.work),
+        **_WITHOUT_ACCELERATORS,
+        **record.spec.environment,
+        **secrets,
+        **_own(record, workspace),
+    }
+
+
 def inherited_environment(host: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value

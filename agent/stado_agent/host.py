@@ -9,7 +9,7 @@ from pathlib import Path
 from stado.core.order import ReadyEntry
 from stado.jobs.claim import Claimant
 from stado.jobs.repository import Repository
-from stado.ports import Processes, ProcessIdentity
+from stado.ports import Engine, Processes, ProcessIdentity
 from stado_agent.elsewhere import OpenBucket, no_buckets
 from stado_agent.input_cache import InputCache
 from stado_agent.log_spool import LogLimit
@@ -39,6 +39,8 @@ class Host:
     checkpoint_bytes_per_second: float | None = None
     """Of one job's saves; None: as fast as the store takes them."""
     secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))
+    engine: Engine | None = None
+    """For jobs that run in images; None: they are not run here."""
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
 

@@ -51,10 +51,15 @@ class JobCommands:
         return self._current
 
     def start(
-        self, command: Command, *, when_closed: Callable[[], None] | None = None
+        self,
+        command: Command,
+        *,
+        by: Callable[[Command], JobProcess] | None = None,
+        when_closed: Callable[[], None] | None = None,
     ) -> JobProcess:
-        """`when_closed` is called once nothing more of its output comes. Raises `OSError`."""
-        process = self._host.processes.start(command)
+        """`by`: what starts it; the host unless stated. `when_closed` is called once nothing more
+        of its output comes. Raises `OSError`."""
+        process = (by or self._host.processes.start)(command)
         self._current = process
         if when_closed is not None:
             self._when_closed[process.identity] = when_closed

@@ -28,7 +28,7 @@ from stado.core.records import (
 )
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
-from stado.errors import StoreError, Unreadable
+from stado.errors import EngineFailed, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimed, adopt, holder_of
 from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
@@ -50,10 +50,12 @@ from stado_agent.breaks import (
     TooMuchMemory,
 )
 from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.container import ReadyImage
 from stado_agent.downloads import Interrupted
-from stado_agent.environment import command_environment, sizes_text
+from stado_agent.environment import command_environment, contained_environment, sizes_text
 from stado_agent.host import Host
 from stado_agent.job_commands import JobCommands
+from stado_agent.job_containers import JobContainers
 from stado_agent.log_shipping import LogEpoch, LogShipper
 from stado_agent.log_spool import LogSpool
 from stado_agent.log_times import LogTimes
@@ -137,6 +139,15 @@ class JobRun:
                 cancel_asked=lambda: self._pulse.cancel_asked,
             ),
         )
+        self._containers = JobContainers(
+            host,
+            repo.clock,
+            self._workspace,
+            say=self._preparation.say,
+            tell=self._tell_trouble,
+        )
+        self._image: ReadyImage | None = None
+        """Once the engine has it; of a job that runs as processes of the host there is none."""
         self._secrets: dict[str, str] = {}
         self._masker: Masker | None = None
         """None as long as no secret is known."""
@@ -245,6 +256,8 @@ class JobRun:
             self._preparation.restore_checkpoint()
             self._take_secrets()
             self._preparation.bring_code()
+            if self._record.spec.image is not None:
+                self._image = self._preparation.bring_image(self._record.spec.image)
             self._announce_start()
             self._pulse.beat_until_accepted()
         self._wait_for_permission()
@@ -374,15 +387,37 @@ class JobRun:
         with self._refusals():
             process = self._commands.start(
                 self._command(command, sink),
+                by=self._starter(),
                 when_closed=None if masked is None else masked.finish,
             )
         self._on_started()
-        self._started_at = self._pulse.started_at
+        earlier, self._started_at = self._started_at, self._pulse.started_at
         self._pulse.phase = phase
         exit_code = self._attend(process)
         self._commands.end(process)
         self._memory_exceeded = process.memory_exceeded()
+        if self._image is not None:
+            self._heed_never_started(exit_code, earlier)
         return exit_code
+
+    def _starter(self) -> Callable[[Command], JobProcess] | None:
+        """A job that names an image runs in it or not at all."""
+        record, image = self._record, self._image
+        if record.spec.image is None:
+            return None
+        assert image is not None  # it has been brought before anything is started
+        return lambda command: self._containers.start(command, record, image)
+
+    def _heed_never_started(self, exit_code: int, earlier: datetime | None) -> None:
+        """An engine can fail after its client was started; then this was no start."""
+        found = self._containers.never_started(exit_code)
+        if found is None:
+            return
+        self._started_at = earlier
+        if found.by_job:
+            raise NotStarted(found.why)
+        with self._refusals():
+            raise EngineFailed(found.why)
 
     def _command(self, command: str, sink: Callable[[memoryview], None]) -> Command:
         spec = self._record.spec
@@ -398,6 +433,8 @@ class JobRun:
         )
 
     def _environment(self) -> dict[str, str]:
+        if self._record.spec.image is not None:
+            return contained_environment(self._record, self._workspace, self._secrets)
         return command_environment(
             self._host.environment, self._record, self._workspace, self._secrets
         )
@@ -411,13 +448,15 @@ class JobRun:
     def _argv(self, command: str, environment: Mapping[str, str]) -> Sequence[str]:
         if not self._record.spec.strict_shell:
             return plain_argv(command)
-        bash = shutil.which("bash", path=environment.get("PATH"))
+        contained = self._record.spec.image is not None
+        bash = "bash" if contained else shutil.which("bash", path=environment.get("PATH"))
         if bash is None:
             raise NotStarted("--strict-shell takes bash, and this host has none in its PATH")
         self._shell = StrictShell(bash, self._workspace.failed_line)
         with self._refusals():
             self._shell.prepare()
-        return self._shell.argv(command)
+            argv = self._shell.argv(command)
+            return self._containers.with_bash(argv) if contained else argv
 
     def _attend(self, process: JobProcess) -> int:
         """Waits for the command's end; its log and its checkpoints are shipped meanwhile.

@@ -23,6 +23,7 @@ from stado.composition import (
 from stado.errors import Refused
 from stado.host_options import host_options
 from stado.settings import Settings
+from stado.system.engine import DockerEngine, find_docker
 from stado.system.folder_lock import FolderLock
 from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
@@ -30,11 +31,13 @@ from stado.target import Target, target_options
 from stado.version import VERSION
 from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
+from stado_agent.environment import inherited_environment
 from stado_agent.log_spool import LogLimit
 from stado_agent.secrets import SecretSettings, secret_settings
 from stado_agent.workspace import HostFolder
 
 _KIND = "local"
+_NO_ENGINE = "none"
 _MIB = 1024**2
 _GIB = 1024**3
 _POLL_SECONDS_DIRECTORY = 0.5
@@ -90,6 +93,7 @@ class _Options(NamedTuple):
     secrets_endpoint: str | None
     allow_secret: tuple[str, ...]
     cache_gb: float | None
+    docker: str | None
 
     @property
     def cache_bytes(self) -> int | None:
@@ -177,11 +181,29 @@ def run(*, target: Target, **options: Any) -> None:
         version=VERSION,
     )
     folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)
-    _run_agent(settings, agent_settings, folder, hardware)
+    _run_agent(settings, agent_settings, folder, hardware, _engine(stated.docker))
+
+
+def _engine(program: str | None) -> DockerEngine | None:
+    """Raises `Refused` when one was stated that is not there."""
+    if program == _NO_ENGINE:
+        return None
+    found = find_docker(program or "docker", inherited_environment(os.environ))
+    if found is None and program is not None:
+        raise Refused(
+            "docker_missing",
+            f"--docker {program!r} is no program that can be executed here: name another, or "
+            f"'{_NO_ENGINE}' to leave jobs with an image to other hosts",
+        )
+    return found
 
 
 def _run_agent(
-    settings: Settings, agent_settings: AgentSettings, folder: HostFolder, hardware: LiveHardware
+    settings: Settings,
+    agent_settings: AgentSettings,
+    folder: HostFolder,
+    hardware: LiveHardware,
+    engine: DockerEngine | None,
 ) -> None:
     machine = live_machine()
     trouble = logged_trouble(machine)
@@ -206,6 +228,7 @@ def _run_agent(
                 dict(os.environ),
                 open_store=opener_of_destinations(settings, machine),
                 open_bucket=opener_of_buckets(settings, machine),
+                engine=engine,
             ),
             take_throttled=trouble.take_throttled,
         )

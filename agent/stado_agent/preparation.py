@@ -1,5 +1,5 @@
 """What a job needs before its command can start, brought to its workspace: inputs, a checkpoint,
-secrets, code.
+secrets, code, an image.
 
 Nothing of it is a start of the job. What cannot be had for good ends the job
 (`InputUnavailable`); a store that is away is waited for.
@@ -16,13 +16,14 @@ from typing import TypeVar
 
 from stado.core.records import Record
 from stado.core.spec import GitRepo, Snapshot, Spec, repo_text
-from stado.errors import Conflict, NotFound, Refused, Unreadable
+from stado.errors import Conflict, EngineFailed, NotFound, Refused, Unreadable
 from stado.jobs.archives import UnsafeArchive
 from stado.jobs.repository import Repository
 from stado.jobs.snapshots import text_of as snapshot_text
-from stado.ports import Command, JobProcess
+from stado.ports import Command, Engine, JobProcess
 from stado_agent.breaks import InputUnavailable
 from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.container import ReadyImage
 from stado_agent.downloads import Interrupted
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.environment import command_environment
@@ -37,6 +38,7 @@ from stado_agent.host import Host
 from stado_agent.host_cache import HostCache
 from stado_agent.input_fetching import InputFetching
 from stado_agent.job_commands import JobCommands
+from stado_agent.job_containers import user_of_this_process
 from stado_agent.log_spool import LogSpool
 from stado_agent.patience import Patience
 from stado_agent.secrets import SecretRefused, take_secrets
@@ -47,7 +49,11 @@ from stado_agent.workspace import Workspace
 Result = TypeVar("Result")
 
 _SETUP_SECONDS_MAX = 3600.0
-"""For one call of git. A connection over which nothing comes is given up long before."""
+"""For one call of git, or the pull of an image. A connection over which nothing comes is given up
+long before."""
+
+_PULL_SECONDS_BEFORE_TROUBLE = 60.0
+_DISK_FULL = "no space left on device"
 
 _NO_WISHES = Spec(command="")
 """What a job wants in its environment is for its command, not for what prepares it."""
@@ -187,7 +193,7 @@ class Preparation:
         except (CheckoutFailed, Conflict, Refused, Unreadable, UnsafeArchive) as error:
             what = "snapshot" if self._spec.snapshot is not None else "repository"
             detail = f"its {what} cannot be had: {error}"
-            self._say(detail)
+            self.say(detail)
             raise InputUnavailable(detail) from error
 
     def _bring_snapshot(self, snapshot: Snapshot) -> None:
@@ -198,15 +204,15 @@ class Preparation:
 
         fetch = SnapshotFetch(self._repo, cache, insist=insist, heed=self._watch.heed)
         fetch.bring(snapshot, self._workspace.work)
-        self._say(snapshot_text(snapshot))
+        self.say(snapshot_text(snapshot))
 
     def _check_out(self, repo: GitRepo) -> None:
-        self._say(f"checking out {repo_text(repo)}")
+        self.say(f"checking out {repo_text(repo)}")
         cache = HostCache(self._host.folder.repos, self._repo.clock)
         GitCheckout(cache, self._run_git, self._watch.heed).check_out(repo, self._workspace.work)
         folder_within(self._workspace.work, repo.folder)
         if (self._workspace.work / ".gitmodules").exists():
-            self._say("its submodules are not fetched")
+            self.say("its submodules are not fetched")
 
     def _run_git(self, argv: Sequence[str], folder: Path) -> GitAnswer:
         """As a process of the job, that a cancel ends. It is no start of the job."""
@@ -219,35 +225,104 @@ class Preparation:
             host = self._host.claimant.host
             raise CheckoutFailed(f"git is not installed on {host}: install it there") from None
         exit_code = self._attend(process)
-        self._commands.end(process)
+        if exit_code is None:
+            raise CheckoutFailed(f"git took longer than {_SETUP_SECONDS_MAX:g} s")
         output.flush()
         return GitAnswer(exit_code, output.lines)
 
     def _git_command(self, argv: Sequence[str], folder: Path, output: SetupOutput) -> Command:
-        inherited = command_environment(
-            self._host.environment, self._record.evolve(spec=_NO_WISHES), self._workspace
-        )
         return Command(
             name=f"{self._record.id}.{self._record.epoch}.git",
             argv=argv,
-            environment=git_environment(inherited),
+            environment=git_environment(self._plain_environment()),
             folder=folder,
             sink=output,
         )
 
-    def _attend(self, process: JobProcess) -> int:
-        end = self._repo.clock.monotonic() + _SETUP_SECONDS_MAX
+    def _plain_environment(self) -> dict[str, str]:
+        return command_environment(
+            self._host.environment, self._record.evolve(spec=_NO_WISHES), self._workspace
+        )
+
+    # --- image --------------------------------------------------------------------------
+
+    def bring_image(self, image: str) -> ReadyImage:
+        """An engine that does not answer is the host's trouble; an image that it cannot get is the
+        job's."""
+        with self._watch.refusals():
+            engine = self._host.engine
+            if engine is None:
+                raise EngineFailed("this host uses no container engine")
+            facts = engine.facts()
+            found = engine.find_image(image) or self._pull(engine, image)
+        self.say(f"image {image} is {found}")
+        return ReadyImage(id=found, user=None if facts.as_us else user_of_this_process())
+
+    def _pull(self, engine: Engine, image: str) -> str:
+        """As a process of the job, like git."""
+        self.say(f"pulling image {image}")
+        output = SetupOutput(self._spool.append)
+        command = Command(
+            name=f"{self._record.id}.{self._record.epoch}.pull",
+            argv=[engine.program, "pull", image],
+            environment=self._plain_environment(),
+            folder=self._workspace.work,
+            sink=output,
+        )
+        exit_code = self._attend(self._commands.start(command), tell=self._tell_of_pull(output))
+        self._watch.tell(None)
+        output.flush()
+        found = engine.find_image(image)
+        if found is not None:
+            return found
+        why = f"the pull took longer than {_SETUP_SECONDS_MAX:g} s"
+        if exit_code is not None:
+            why = _complaint(output.lines) or f"docker pull exited with {exit_code}"
+        if _DISK_FULL in why:
+            raise EngineFailed(why)
+        detail = f"its image cannot be had: {why}"
+        self.say(detail)
+        raise InputUnavailable(detail)
+
+    def _tell_of_pull(self, output: SetupOutput) -> Callable[[float], None]:
+        def tell(seconds: float) -> None:
+            if seconds >= _PULL_SECONDS_BEFORE_TROUBLE:
+                last = output.lines[-1:] or ["nothing was said yet"]
+                self._watch.tell(
+                    f"its image has been on its way for {seconds / 60:.0f} min: {last[0]}"
+                )
+
+        return tell
+
+    # --- what all of them need ----------------------------------------------------------
+
+    def _attend(
+        self, process: JobProcess, *, tell: Callable[[float], None] = lambda _: None
+    ) -> int | None:
+        """Waits for its end, and ends what it left. `tell` hears how long that takes. None when it
+        took too long, and was stopped."""
+        begun = self._repo.clock.monotonic()
         while True:
             exit_code = process.wait(self._watch.look_seconds)
             if exit_code is not None:
+                self._commands.end(process)
                 return exit_code
             self._watch.heed()
             self._watch.ship()
-            if self._repo.clock.monotonic() > end:
+            seconds = self._repo.clock.monotonic() - begun
+            tell(seconds)
+            if seconds > _SETUP_SECONDS_MAX:
                 self._commands.stop()
-                raise CheckoutFailed(f"git took longer than {_SETUP_SECONDS_MAX:g} s")
+                return None
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """A line of ours in the job's log, before the command's."""
         line = f"[stado] {text}\n".encode("utf-8", "backslashreplace")
         self._spool.append(memoryview(line))
+
+
+def _complaint(lines: Sequence[str]) -> str | None:
+    """What docker says of why it failed; its last line where that is not told apart."""
+    told = [line for line in lines if line]
+    errors = [line for line in told if line.startswith("Error")]
+    return next(reversed(errors or told), None)

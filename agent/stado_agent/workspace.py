@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from stado.core import keys
 from stado.core.order import Needs
@@ -115,6 +116,7 @@ class SupervisorNote:
                 "job_id": self.job_id,
                 "epoch": self.epoch,
                 "needs": [self.needs.cpu_milli, self.needs.memory_mib],
+                "image": self.needs.image,
                 "workspace": self.workspace,
             }
         ).encode()
@@ -128,13 +130,18 @@ def decode_note(data: bytes) -> SupervisorNote | None:
             supervisor=ProcessIdentity(*fields["supervisor"]),
             job_id=fields["job_id"],
             epoch=fields["epoch"],
-            needs=Needs(*fields["needs"]),
+            needs=_needs(fields),
             workspace=fields["workspace"],
             boot_id=fields.get("boot_id"),
             enclosure=tuple(fields.get("enclosure", ())),
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _needs(fields: Mapping[str, Any]) -> Needs:
+    cpu_milli, memory_mib = fields["needs"]
+    return Needs(cpu_milli, memory_mib, image=fields.get("image", False))
 
 
 class HostFolder:

@@ -220,8 +220,12 @@ def _remarks(sight: AgentSight, held: Sequence[str] | None, *, with_means: bool)
 
 
 def _means(one: Capacity) -> list[str]:
-    """How it holds jobs to what they may have."""
-    means = {"limits memory by": one.limits_memory_by, "contains by": one.contains_by}
+    """How it holds jobs to what they may have, and by what it runs those with an image."""
+    means = {
+        "limits memory by": one.limits_memory_by,
+        "contains by": one.contains_by,
+        "runs images by": one.runs_images_by,
+    }
     return [f"{what} {how}" for what, how in means.items() if how]
 
 
@@ -252,6 +256,7 @@ def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any
         "hindrance": _hindrance_fields(one.hindrance) if one.hindrance else None,
         "contains_by": one.contains_by,
         "limits_memory_by": one.limits_memory_by,
+        "runs_images_by": one.runs_images_by,
         "throttled": one.throttled,
     }
 

@@ -63,6 +63,12 @@ _EXECUTION = (
         help="Run by bash; the first line that fails ends the job, and is named.",
     ),
     click.option(
+        "--image",
+        callback=options.plain_text,
+        metavar="IMAGE",
+        help="Run in a container of this image, on a host with Docker.",
+    ),
+    click.option(
         "--env-file",
         callback=options.variables_file,
         is_eager=True,

@@ -162,6 +162,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
     stated = {
         "before": spec.pre_command,
         "shell": "bash, strict" if spec.strict_shell else None,
+        "image": spec.image,
         "verify": spec.verify,
         "type": None if spec.type is JobType.JOB else spec.type.value,
         "requires": "a checkpoint" if spec.require_checkpoint else None,

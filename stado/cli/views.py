@@ -67,6 +67,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "command": spec.command,
         "pre_command": spec.pre_command,
         "strict_shell": spec.strict_shell,
+        "image": spec.image,
         "verify": spec.verify,
         "host_dir": spec.host_dir,
         "snapshot": snapshot_fields(spec.snapshot) if spec.snapshot is not None else None,

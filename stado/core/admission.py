@@ -21,6 +21,8 @@ class Offer:
 
     cpu_milli: int
     memory_mib: int
+    images: bool = False
+    """Whether it can run commands in container images."""
 
     def less(self, needs: Needs) -> Offer:
         """What is left after a job with these needs was let in."""
@@ -41,6 +43,10 @@ def admit(needs: Needs, offer: Offer, *, now_ms: int) -> Refusal | None:
     if needs.deadline_ms is not None and now_ms >= needs.deadline_ms:
         return Refusal(
             "deadline_passed", "its deadline has passed, so that no worker starts it any more"
+        )
+    if needs.image and not offer.images:
+        return Refusal(
+            "no_eligible_worker", "runs in an image, and no container engine answers there"
         )
     if needs.cpu_milli > offer.cpu_milli:
         return Refusal(

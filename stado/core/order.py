@@ -30,10 +30,14 @@ class Needs:
     memory_mib: int
     deadline_ms: int | None = None
     """On the store's clock; the job may not be started after it."""
+    image: bool = False
+    """Whether its commands run in a container image."""
 
     def encode(self) -> str:
         code = f"c{self.cpu_milli}.m{self.memory_mib}"
-        return code if self.deadline_ms is None else f"{code}.t{self.deadline_ms}"
+        if self.deadline_ms is not None:
+            code += f".t{self.deadline_ms}"
+        return f"{code}.i1" if self.image else code
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ def needs_of(spec: Spec) -> Needs:
         cpu_milli=round((CPU_DEFAULT if spec.cpu is None else spec.cpu) * 1000),
         memory_mib=round((MEMORY_GB_DEFAULT if spec.memory_gb is None else spec.memory_gb) * 1024),
         deadline_ms=None if spec.deadline_at is None else max(0, milliseconds(spec.deadline_at)),
+        image=spec.image is not None,
     )
 
 
@@ -96,7 +101,12 @@ def _parse_needs(code: str) -> Needs | None:
         if match is None or match[1] in values:
             return None
         values[match[1]] = int(match[2])
-    if not {"c", "m"} <= values.keys() <= {"c", "m", "t"}:
+    if not {"c", "m"} <= values.keys() <= {"c", "m", "t", "i"}:
         return None
-    needs = Needs(cpu_milli=values["c"], memory_mib=values["m"], deadline_ms=values.get("t"))
+    needs = Needs(
+        cpu_milli=values["c"],
+        memory_mib=values["m"],
+        deadline_ms=values.get("t"),
+        image="i" in values,
+    )
     return needs if needs.encode() == code else None

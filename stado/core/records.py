@@ -390,6 +390,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     """How it keeps a job's processes together: `cgroup-v2`, `cgroup-v1`, `process-tree`."""
     limits_memory_by: str | None = None
     """How it holds a job to the memory that it stated: `cgroup-v2`, `cgroup-v1`, `watchdog`."""
+    runs_images_by: str | None = None
+    """The container engine that answered there last, and its version: `docker 28.2.2`."""
     throttled: Count = 0
     """Requests of the agent that the store has put off since the broadcast before."""
 

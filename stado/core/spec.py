@@ -18,6 +18,7 @@ import msgspec
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Count, Instant, Part, Text, canonical, from_plain
 from stado.core.ids import JOB_PATTERN, is_run_id
+from stado.core.images import IMAGE_PATTERN, image_flaw
 from stado.core.inputs import NAME_PATTERN
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.core.repos import commit_flaw, folder_flaw, url_flaw
@@ -59,6 +60,7 @@ PolicyId = Annotated[str, msgspec.Meta(pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.
 SecretReference = Annotated[str, msgspec.Meta(pattern=rf"\A{_SECRET_REFERENCE.pattern}\Z")]
 """`ITEM#FIELD`: what a host looks up. Never a value."""
 
+Image = Annotated[str, msgspec.Meta(pattern=rf"\A{IMAGE_PATTERN.pattern}\Z")]
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
 Source = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f]{1,2000}\Z")]
@@ -146,6 +148,8 @@ class Spec(Part, frozen=True, kw_only=True):
     """By the variable that the command finds the value in."""
     strict_shell: bool = False
     """Whether a line that fails ends the command, and is named (by bash)."""
+    image: Image | None = None
+    """The container image that the commands run in; null: as processes of the host."""
     cpu: Size | None = None
     """Cores reserved on the host; one when not stated."""
     memory_gb: Size | None = None
@@ -174,7 +178,7 @@ class Spec(Part, frozen=True, kw_only=True):
         """Whether a host has to fetch something before it can start the command."""
         if self.snapshot is not None or self.repo is not None or self.start_from is not None:
             return True
-        return bool(self.inputs or self.secrets)
+        return bool(self.inputs or self.secrets or self.image)
 
     @property
     def makes_policy(self) -> bool:
@@ -413,6 +417,8 @@ def _check_shared(spec: Spec) -> None:
                 "host_dir_not_absolute",
                 f"working folder {spec.host_dir!r} is not absolute: it names a folder on the host",
             )
+    if spec.image is not None:
+        _check_image(spec.image, spec.host_dir)
     check_sources(
         workdir=spec.snapshot is not None,
         repo=spec.repo is not None,
@@ -426,6 +432,21 @@ def _check_shared(spec: Spec) -> None:
             f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
         )
     _check_outputs(spec)
+
+
+def _check_image(image: str, host_dir: str | None) -> None:
+    flaw = image_flaw(image)
+    if flaw is not None:
+        raise Refused(
+            "image_invalid",
+            f"image {image!r} cannot be used: {flaw}. Name it as registry/path:tag, or as "
+            "registry/path@sha256:… to run the same one each time",
+        )
+    if host_dir is not None and not host_dir.strip("/"):
+        raise Refused(
+            "host_dir_hides_image",
+            f"working folder {host_dir!r} would lie over all of the image: name a folder below it",
+        )
 
 
 def _check_outputs(spec: Spec) -> None:

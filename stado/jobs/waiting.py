@@ -45,6 +45,7 @@ class GateName(StrEnum):
     DEADLINE = "deadline"
     PLACE = "place"
     WORKERS = "workers"
+    IMAGE = "image"
     SIZE = "size"
     READY = "ready"
     ROOM = "room"
@@ -64,6 +65,7 @@ class Cause(StrEnum):
 
     STOPPED = "stopped"
     STALE = "stale"
+    NO_IMAGES = "runs_no_images"
     TOO_SMALL = "too_small"
     DRAINING = "draining"
     HINDERED = "hindered"
@@ -245,7 +247,8 @@ def _needs_gates(needs: Needs, hosts: Sequence[HostView], now_ms: int, unread: i
 
 
 def _deadline_gate(needs: Needs, now_ms: int) -> Gate:
-    refusal = admit(needs, Offer(needs.cpu_milli, needs.memory_mib), now_ms=now_ms)
+    offer = Offer(needs.cpu_milli, needs.memory_mib, images=needs.image)
+    refusal = admit(needs, offer, now_ms=now_ms)
     if refusal is None:
         stated = needs.deadline_ms is not None
         return Gate(
@@ -258,6 +261,10 @@ def _deadline_gate(needs: Needs, now_ms: int) -> Gate:
 def _worker_gates(needs: Needs, hosts: Sequence[HostView], unread: int) -> Iterator[Gate]:
     present = [view for view in hosts if view.sight.alive]
     yield _presence_gate(hosts, present, unread)
+    if needs.image:
+        able = [view for view in present if view.cause is not Cause.NO_IMAGES]
+        yield _image_gate(present, able)
+        present = able
     large = [view for view in present if view.cause is not Cause.TOO_SMALL]
     yield _size_gate(needs, present, large)
     ready = [view for view in large if view.cause in (Cause.FULL, Cause.NONE)]
@@ -286,6 +293,20 @@ def _unread_gate(unread: int) -> Gate:
     remedy = "`stado doctor` names what is wrong"
     wait = Wait("no_eligible_worker", text, remedy, "when a worker is at work")
     return Gate(GateName.WORKERS, text, wait)
+
+
+def _image_gate(present: Sequence[HostView], able: Sequence[HostView]) -> Gate:
+    text = f"it runs in an image; with a container engine: {len(able) or 'none'} of {len(present)}"
+    if able:
+        return Gate(GateName.IMAGE, text)
+    engineless = "it runs in an image, and no worker that is at work has a container engine"
+    wait = Wait(
+        "no_eligible_worker",
+        engineless,
+        "start a worker where `docker info` answers, or submit it without --image",
+        f"when there is one: {engineless}",
+    )
+    return Gate(GateName.IMAGE, text, wait)
 
 
 def _size_gate(needs: Needs, present: Sequence[HostView], large: Sequence[HostView]) -> Gate:
@@ -352,6 +373,8 @@ def _cause(needs: Needs, sight: AgentSight) -> Cause:
     state, capacity = sight.state, sight.capacity
     if state in (AgentState.STOPPED, AgentState.STALE):
         return Cause(state.value)
+    if needs.image and capacity.runs_images_by is None:
+        return Cause.NO_IMAGES
     if not _fits(needs, capacity.cpu_total, capacity.memory_total_gb):
         return Cause.TOO_SMALL
     if state is not AgentState.WORKING:
@@ -361,7 +384,7 @@ def _cause(needs: Needs, sight: AgentSight) -> Cause:
 
 
 def _fits(needs: Needs, cores: float, memory_gb: float) -> bool:
-    """A deadline is a gate of its own."""
+    """A deadline is a gate of its own, and so is an image."""
     offer = Offer(round(cores * 1000), round(memory_gb * 1024))
     sizes = Needs(needs.cpu_milli, needs.memory_mib)
     return admit(sizes, offer, now_ms=0) is None

@@ -13,7 +13,7 @@ from stado.core.spec import Spec
 from stado.jobs.claim import Claimed
 from stado.jobs.life import seal_epoch
 from stado.jobs.reaping import Reaper
-from stado.ports import ProcessIdentity
+from stado.ports import Engine, ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
@@ -51,6 +51,7 @@ class Scene:
         self.log_limit = LOG_LIMIT_DEFAULT
         self.environment = {"PATH": "/bin"}
         self.secrets = Secrets(SecretSettings())
+        self.engine: Engine | None = None
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
 
@@ -108,6 +109,7 @@ class Scene:
             identity,
             log_limit=self.log_limit,
             secrets=self.secrets,
+            engine=self.engine,
         )
 
     def store(

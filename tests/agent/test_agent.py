@@ -21,7 +21,7 @@ from stado.errors import NotFound
 from stado.jobs.claim import Claimant
 from stado.jobs.endings import ending_of_lost, give_verdict, settle
 from stado.jobs.life import seal_epoch
-from stado.ports import ProcessIdentity
+from stado.ports import Engine, ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
@@ -48,7 +48,8 @@ STEPS_MAX = 5000
 class Host:
     """A host with an agent on it, and a queue."""
 
-    def __init__(self, folder: Path, *, cpu: float = 4.0) -> None:
+    def __init__(self, folder: Path, *, cpu: float = 4.0, engine: Engine | None = None) -> None:
+        self.engine = engine
         self.clock = TurnClock()
         self.world = World(clock=self.clock, tasks=TurnTasks(self.clock))
         self.processes = FakeProcesses(self.clock)
@@ -91,7 +92,13 @@ class Host:
             self.world.repo_over(own),
             self.world.repo_over(theirs),
             settings=AgentSettings(NAME, 2.0, limits or Limits(), version="1.0"),
-            host=HostPorts(self.folder, self.processes, self.hardware, {"PATH": "/bin"}),
+            host=HostPorts(
+                self.folder,
+                self.processes,
+                self.hardware,
+                {"PATH": "/bin"},
+                engine=self.engine,
+            ),
         )
 
     def _after(self, operation: Operation, key: str) -> None:

@@ -37,14 +37,14 @@ def test_no_host_is_said_with_the_remedy(stado: Program, world: World) -> None:
 def test_a_row_an_agent(stado: Program, world: World) -> None:
     jobs = [JobReport(job_id="x", epoch=1, signs=1)]
     report(world, "a@box", jobs=jobs)
-    report(world, "b@box", draining=True, limits_memory_by=None)
+    report(world, "b@box", draining=True, limits_memory_by=None, runs_images_by="docker 28.2.2")
     result = stado("hosts")
     header, first, second = result.stdout.splitlines()
     assert header.startswith("AGENT  STATE     CORES  MEMORY GiB  DISK GiB  JOBS  SEEN  VERSION")
     cells = first.split()
     assert cells[:6] == ["a@box", "working", "6.5/8", "60.0/64.0", "1,234", "1"]
     assert first.endswith("limits memory by watchdog; contains by cgroup-v2")
-    assert second.endswith("  contains by cgroup-v2")
+    assert second.endswith("  contains by cgroup-v2; runs images by docker 28.2.2")
     assert "1 host at work, 1 draining; 6.5 cores free, as last reported" in result.stderr
 
 

@@ -343,6 +343,16 @@ def test_a_work_folder_that_cannot_be_made_is_refused(
     assert sentence in err.decode()
 
 
+def test_the_client_of_an_engine_that_is_named_has_to_be_there(
+    stado: Program, world: World
+) -> None:
+    process = stado.start("agent", "run", "--docker", "/does/not/exist", start_new_session=True)
+    ((code, _, err),) = run_each([process])
+    assert code == 2, err.decode()
+    sentence = "--docker '/does/not/exist' is no program that can be executed here"
+    assert sentence in " ".join(err.decode().split())
+
+
 @pytest.mark.parametrize("option", ["--cpu=0", "--cpu=many", "--memory-gb=-1"])
 def test_a_wrong_option_of_up_is_refused_before_anything_starts(
     stado: Program, world: World, option: str

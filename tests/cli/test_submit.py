@@ -72,6 +72,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
         *("--pre-command", "make", "--strict-shell", "--secret-env", "KEY=team/db#password"),
+        *("--image", "lab/train:1"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
@@ -86,6 +87,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "environment": {"A": "1", "B": "x=y"},
         "pre_command": "make",
         "strict_shell": True,
+        "image": "lab/train:1",
         "secrets": {"KEY": "team/db#password"},
         "cpu": 2.5,
         "memory_gb": 4.0,
@@ -144,6 +146,20 @@ def test_the_reference_of_a_secret_is_shown(stado: Program, world: World) -> Non
     job_id = stado.ok("submit", "--run-id", "one", "--secret-env", "KEY=team/db#password", "run")
     assert "secrets   KEY=team/db#password" in stado.ok("job", "show", job_id)
     assert stado.json("job", "show", job_id)["secrets"] == {"KEY": "team/db#password"}
+
+
+def test_an_image_that_is_named_by_a_tag_is_taken_and_said_so(stado: Program, world: World) -> None:
+    """It is a note and no refusal; the job shows what it runs in."""
+    tagged = stado("submit", "--run-id", "tag", "--image", "python:3.12", "run")
+    assert tagged.exit_code == 0
+    told = " ".join(tagged.stderr.split())
+    assert "image python:3.12 is named by a tag, which may move: name it with @sha256:…" in told
+    assert stado.json("job", "show", tagged.stdout.strip())["image"] == "python:3.12"
+    pinned = stado("submit", "--run-id", "pin", "--image", f"python@sha256:{DIGEST}", "run")
+    assert pinned.exit_code == 0
+    assert "tag" not in pinned.stderr
+    shown = stado.ok("job", "show", pinned.stdout.strip())
+    assert f"image     python@sha256:{DIGEST}" in shown
 
 
 def test_submitting_again_answers_the_same_job(stado: Program, world: World) -> None:

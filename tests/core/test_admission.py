@@ -40,3 +40,11 @@ def test_nothing_starts_at_or_after_its_deadline(now_ms: int, admitted: bool) ->
 )
 def test_an_offer_is_spent_when_either_is_gone(offer: Offer, spent: bool) -> None:
     assert offer.spent is spent
+
+
+def test_a_job_with_an_image_is_let_in_where_an_engine_answers() -> None:
+    needs = Needs(1000, 1024, image=True)
+    refusal = admit(needs, Offer(9000, 9999), now_ms=0)
+    assert refusal is not None
+    assert (refusal.code, "no container engine" in refusal.text) == ("no_eligible_worker", True)
+    assert admit(needs, Offer(9000, 9999, images=True), now_ms=0) is None

@@ -31,6 +31,7 @@ def records(draw: st.DrawFn) -> Record:
             cpu=draw(st.none() | st.floats(0.001, 1e5)),
             memory_gb=draw(st.none() | st.floats(0.001, 1e5)),
             deadline_at=draw(st.none() | st.just(NOW)),
+            image=draw(st.none() | st.just("lab/train:1")),
         ),
     )
 
@@ -88,6 +89,8 @@ def test_a_deadline_is_in_the_entry() -> None:
         "rubbish",
         entry_name(queued()) + ".g1",
         entry_name(queued()) + ".c1",
+        entry_name(queued()) + ".i0",
+        entry_name(queued()) + ".i2",
         entry_name(queued()).replace("~c1000.m1024", "~c1000"),
         entry_name(queued()).replace("~c1000.m1024", "~"),
         entry_name(queued()).replace(".1.", ".0."),

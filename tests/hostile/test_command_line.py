@@ -267,6 +267,7 @@ def test_nothing_that_a_store_holds_drives_a_terminal(stado: Program, shop: Worl
 def hostile_reports(shop: World) -> list[dict[str, object]]:
     return [
         {"host": EVIL, "version": EVIL, "contains_by": EVIL, "limits_memory_by": EVIL},
+        {"runs_images_by": EVIL},
         {"hindrance": Hindrance(code=EVIL, detail=EVIL, since=shop.repo.now())},
         {"draining": True, "host": EVIL},
         {"age_seconds": 10**6, "host": EVIL},

@@ -318,3 +318,19 @@ def test_an_explanation_costs_two_listings_and_a_read_an_agent(world: World) -> 
     explain(world.repo_over(store), world.record(State.QUEUED, job))
     made = store.since(before)
     assert (made.lists, made.reads, made.writes) == (2, 2, 0)
+
+
+def test_a_job_with_an_image_is_told_when_no_worker_has_an_engine(world: World) -> None:
+    """R208: and it is no trouble of other jobs."""
+    _agent(world, "plain", cpu_total=64.0)
+    spec = Spec(command="", image="lab/train:1", cpu=32)
+    explanation = _explained(world, spec)
+    assert _closed(explanation) == ["image"]
+    assert causes_text(explanation.hosts) == "1 host: runs no images"
+    assert explanation.wait.code == "no_eligible_worker"
+    assert "submit it without --image" in (explanation.wait.remedy or "")
+    _agent(world, "small", runs_images_by="docker 28.2.2")
+    assert _closed(_explained(world, spec)) == ["size"]
+    _agent(world, "large", runs_images_by="docker 28.2.2", cpu_total=32.0, cpu_free=32.0)
+    assert _closed(_explained(world, spec)) == []
+    assert GateName.IMAGE not in {gate.name for gate in _explained(world).gates}

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "host_dir": (Path("/srv/data"), ["/srv/data"]),
     "pre_command": ("pip list", ["pip list"]),
     "strict_shell": (True, []),
+    "image": ("lab/train@sha256:" + "0" * 64, ["lab/train@sha256:" + "0" * 64]),
     "expect_output": (("model.npz", "plots/*.png"), ["model.npz", "plots/*.png"]),
     "output_uri": ("stado://models", ["stado://models"]),
     "type": ("train", ["train"]),
