@@ -6,7 +6,7 @@ they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from stado.jobs.repository import Repository
     from stado.ports import Clock, Entropy, Tasks
-    from stado.storage.port import Store
+    from stado.storage.port import OpenStore, Store
     from stado.storage.trouble import StoreTrouble
 
 
@@ -195,37 +195,17 @@ def unused_repository(
     return Repository(store, like.deployment, **machine._asdict())
 
 
-def opener_of_destinations(settings: Settings, machine: Machine) -> Callable[[str], Store]:
-    """Opens stores that jobs send copies to, with this host's credentials; those of the kind of
-    the deployment's own at its endpoint. It raises `Misconfigured` for a folder that is not there,
-    and for what is in the deployment's own store."""
-    from stado.storage.open import open_destination
+def opener_of_stores(settings: Settings, machine: Machine) -> OpenStore:
+    """Opens other stores with this host's credentials: one of the kind of the deployment's own on
+    the same server, another one where its SDK looks for it."""
+    from stado.storage.open import are_of_one_kind, check_takes_copies, open_store
 
     own = store_of(settings)
 
-    def open_store(address: str) -> Store:
-        return open_destination(
-            address,
-            own=own,
-            endpoint=settings.endpoint,
-            region=settings.region,
-            clock=machine.clock,
-            entropy=machine.entropy,
-            tasks=machine.tasks,
-        )
-
-    return open_store
-
-
-def opener_of_buckets(settings: Settings, machine: Machine) -> Callable[[str], Store]:
-    """Opens other buckets, to read from them. One of the kind that our store is of is on the same
-    server; of another kind, where its SDK looks for it."""
-    from stado.storage.open import Scheme, open_store, parse_address
-
-    own = parse_address(store_of(settings)).scheme
-
-    def open_bucket(address: str) -> Store:
-        alike = parse_address(address).scheme is own and own is not Scheme.FILE
+    def open_other_store(address: str, *, to_write: bool) -> Store:
+        if to_write:
+            check_takes_copies(address, own=own)
+        alike = are_of_one_kind(address, own)
         return open_store(
             address,
             endpoint=settings.endpoint if alike else None,
@@ -234,7 +214,7 @@ def opener_of_buckets(settings: Settings, machine: Machine) -> Callable[[str], S
             **machine._asdict(),
         )
 
-    return open_bucket
+    return open_other_store
 
 
 def _is_folder(address: str | None) -> bool:

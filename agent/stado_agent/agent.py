@@ -22,15 +22,15 @@ from stado.jobs.claim import Claimant
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
+from stado.storage.port import OpenStore
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
-from stado_agent.elsewhere import OpenBucket, no_buckets
+from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
-from stado_agent.second_copy import OpenStore, no_other_stores
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
@@ -104,9 +104,7 @@ class HostPorts:
     hardware: Hardware
     environment: Mapping[str, str]
     open_store: OpenStore = no_other_stores
-    """For copies that jobs want elsewhere."""
-    open_bucket: OpenBucket = no_buckets
-    """For objects that jobs take along, with what this host may read."""
+    """For objects that jobs take along, and copies that they want elsewhere."""
     engine: Engine | None = None
     """For jobs that run in images; None: they are left to other hosts."""
 
@@ -136,7 +134,6 @@ class Agent:
         self._processes = host.processes
         self._environment = host.environment
         self._open_store = host.open_store
-        self._open_bucket = host.open_bucket
         self._cache_bytes = cache_bytes(settings.cache_bytes, host.hardware, host.folder.root)
         self._input_cache = InputCache(
             host.folder.inputs,
@@ -458,8 +455,8 @@ class Agent:
         repo, folder, processes = self._supervisor_repo, self._folder, self._processes
         claimant, environment = self._claimant, self._environment
         boot_id, settings = self._boot_id, self._settings
-        open_store, engine = self._open_store, self._engine
-        kept_bytes, open_bucket = self._cache_bytes, self._open_bucket
+        kept_bytes, engine = self._cache_bytes, self._engine
+        open_store = self._open_store
 
         def main(channel: Channel) -> None:
             host = Host(
@@ -471,7 +468,6 @@ class Agent:
                 boot_id=boot_id,
                 log_limit=settings.log_limit,
                 cache_bytes=kept_bytes,
-                open_bucket=open_bucket,
                 open_store=open_store,
                 checkpoint_bytes_per_second=settings.checkpoint_bytes_per_second,
                 secrets=Secrets(settings.secrets),

@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stado.core.inputs import ObjectPlace, Scheme
 from stado.errors import Misconfigured, NotFound, Refused
-from stado.storage.port import FileDigest, Store
+from stado.storage.port import FileDigest, OpenStore, Store
 from stado_agent.downloads import Heed, download, pour, read_all
 
-OpenBucket = Callable[[str], Store]
-"""From `s3://bucket` or `gs://bucket` to that bucket."""
 
-
-def no_buckets(address: str) -> Store:
-    """For an agent that was given no way to open other buckets."""
-    raise Misconfigured(address, "this agent opens no other buckets")
+def no_other_stores(address: str, *, to_write: bool) -> Store:  # noqa: ARG001 - of `OpenStore`
+    """For an agent that was given no way to open them."""
+    raise Misconfigured(address, "this agent opens no other stores")
 
 
 class Elsewhere:
     """Each bucket is opened once, when it is first asked for."""
 
-    def __init__(self, open_bucket: OpenBucket = no_buckets) -> None:
-        self._open_bucket = open_bucket
+    def __init__(self, open_store: OpenStore = no_other_stores) -> None:
+        self._open_store = open_store
         self._stores: dict[str, Store] = {}
 
     def size(self, place: ObjectPlace) -> int | None:
@@ -64,7 +60,7 @@ class Elsewhere:
     def _store(self, place: ObjectPlace) -> Store:
         address = f"{place.scheme}://{place.bucket}"
         if address not in self._stores:
-            self._stores[address] = self._open_bucket(address)
+            self._stores[address] = self._open_store(address, to_write=False)
         return self._stores[address]
 
 

@@ -10,10 +10,10 @@ from stado.core.order import ReadyEntry
 from stado.jobs.claim import Claimant
 from stado.jobs.repository import Repository
 from stado.ports import Engine, Processes, ProcessIdentity
-from stado_agent.elsewhere import OpenBucket, no_buckets
+from stado.storage.port import OpenStore
+from stado_agent.elsewhere import no_other_stores
 from stado_agent.input_cache import InputCache
 from stado_agent.log_spool import LogLimit
-from stado_agent.second_copy import OpenStore, no_other_stores
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.workspace import HostFolder, SupervisorNote, Workspace
 
@@ -35,7 +35,6 @@ class Host:
     open_store: OpenStore = no_other_stores
     cache_bytes: int = 0
     """Of what jobs have fetched that is kept for others."""
-    open_bucket: OpenBucket = no_buckets
     checkpoint_bytes_per_second: float | None = None
     """Of one job's saves; None: as fast as the store takes them."""
     secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))

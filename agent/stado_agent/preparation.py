@@ -117,7 +117,7 @@ class Preparation:
     def fetch_inputs(self) -> None:
         if not self._spec.inputs:
             return
-        elsewhere = Elsewhere(self._host.open_bucket)
+        elsewhere = Elsewhere(self._host.open_store)
         fetching = InputFetching(
             self._repo,
             self._workspace.inputs,

@@ -11,23 +11,15 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.destinations import parse_destination
 from stado.core.records import Manifest
-from stado.errors import Misconfigured, StadoError
+from stado.errors import StadoError
 from stado.jobs.output_copies import GivenUp, copy_output
 from stado.jobs.repository import Repository
-from stado.storage.port import Store
+from stado.storage.port import OpenStore, Store
 
 log = logging.getLogger(__name__)
 
-OpenStore = Callable[[str], Store]
-"""Opens another store by its address, with what this host has of credentials."""
-
 COPY_SECONDS_MAX = 3600.0
 _LOOK_SECONDS = 0.5
-
-
-def no_other_stores(address: str) -> Store:
-    """For an agent that was given no way to open them."""
-    raise Misconfigured(address, "this agent opens no other stores")
 
 
 class SecondCopy:
@@ -73,7 +65,7 @@ class SecondCopy:
         if destination.own:
             self._upload(self._repo.store, manifest, folder, keys.published(destination.place))
             return
-        store = self._open_store(destination.place)
+        store = self._open_store(destination.place, to_write=True)
         try:
             self._upload(store, manifest, folder, "")
         finally:

@@ -133,35 +133,21 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
     )
 
 
-def open_destination(
-    address: str,
-    *,
-    own: str,
-    endpoint: str | None,
-    region: str | None,
-    clock: Clock,
-    entropy: Entropy,
-    tasks: Tasks,
-) -> RetryingStore:
-    """A store that takes copies, beside our `own`, whose endpoint and region count for it if it is
-    of the same kind. Raises `Misconfigured`, also for what lies within our own."""
-    theirs, ours = parse_address(address), parse_address(own)
-    if _is_within(theirs, ours):
+def are_of_one_kind(address: str, other: str) -> bool:
+    """Raises `Misconfigured`."""
+    return parse_address(address).scheme is parse_address(other).scheme
+
+
+def check_takes_copies(address: str, *, own: str) -> None:
+    """Raises `Misconfigured` for what lies within our own store, and a folder that is not there."""
+    theirs = parse_address(address)
+    if _is_within(theirs, parse_address(own)):
         raise Misconfigured(
             address,
             "that is in the deployment's own store, whose keys mean something: use stado://",
         )
     if theirs.scheme is Scheme.FILE and not theirs.path.is_dir():
         raise Misconfigured(address, "there is no such folder on the host")
-    alike = theirs.scheme is ours.scheme
-    return open_store(
-        address,
-        endpoint=endpoint if alike else None,
-        region=region if alike else None,
-        clock=clock,
-        entropy=entropy,
-        tasks=tasks,
-    )
 
 
 def _is_within(address: StoreAddress, other: StoreAddress) -> bool:

@@ -127,6 +127,14 @@ class Store(Protocol):
         ...
 
 
+class OpenStore(Protocol):
+    """Opens another store than the one in hand, by its address."""
+
+    def __call__(self, address: str, *, to_write: bool) -> Store:
+        """The caller closes it. Raises `Misconfigured`, and what opening a store raises."""
+        ...
+
+
 def walk(
     store: Store, prefix: str, *, start_after: str = "", page_size: int = LIST_LIMIT_MAX
 ) -> Iterator[Entry]:

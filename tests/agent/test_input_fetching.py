@@ -80,10 +80,11 @@ class InputScene(Scene):
             host.environment,
             host.identity,
             cache_bytes=self.kept_bytes,
-            open_bucket=self._open,
+            open_store=self._open,
         )
 
-    def _open(self, address: str) -> Store:
+    def _open(self, address: str, *, to_write: bool) -> Store:
+        assert not to_write
         found = self.other_stores[address]
         if isinstance(found, Exception):
             raise found
@@ -384,13 +385,13 @@ def test_each_bucket_is_opened_once(tmp_path: Path) -> None:
     scene = InputScene(tmp_path)
     lab = scene.bucket("s3://lab", {"a": b"1", "b": b"22"})
 
-    def open_bucket(address: str) -> Store:
+    def open_store(address: str, *, to_write: bool) -> Store:
         opened.append(address)
         return lab
 
     from stado.core.inputs import parse_place
 
-    elsewhere = Elsewhere(open_bucket)
+    elsewhere = Elsewhere(open_store)
     assert [elsewhere.size(parse_place(f"s3://lab/{name}")) for name in "ab"] == [1, 2]
     elsewhere.close()
     assert opened == ["s3://lab"]

@@ -40,7 +40,8 @@ class Copying(Scene):
     def host(self) -> Host:
         return replace(super().host(), open_store=self._open)
 
-    def _open(self, address: str) -> Store:
+    def _open(self, address: str, *, to_write: bool) -> Store:
+        assert to_write
         self.opened.append(address)
         return self.elsewhere
 
