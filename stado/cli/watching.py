@@ -165,7 +165,7 @@ class _Printer:
 def _told(piece: Gap | EpochBegins) -> str:
     if isinstance(piece, EpochBegins):
         return piece.text
-    return f"stado: {piece.text}" + ("" if piece.at_end else " (its limit)")
+    return f"stado: {piece.text}" + ("" if piece.at_end or piece.damaged else " (its limit)")
 
 
 class _Output:

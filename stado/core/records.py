@@ -465,6 +465,11 @@ class LogIndex(Document, frozen=True, kw_only=True):
     """In the names of the blocks."""
     block_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**30)]
     """Of each block but the last, which may be smaller."""
+    digest_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**30)] = 0
+    """Of each piece that has a digest, but the last one, which may be smaller."""
+    digests: Annotated[list[Sha256], msgspec.Meta(max_length=_BLOCKS_MAX)] = msgspec.field(
+        default_factory=list
+    )
     ranges: Annotated[list[LogRange], msgspec.Meta(max_length=100_000)]
     """What the blocks hold, one after another."""
     times: Annotated[list[LogTime], msgspec.Meta(max_length=20_000)] = msgspec.field(
@@ -480,10 +485,23 @@ class LogIndex(Document, frozen=True, kw_only=True):
             if one.offset < end:
                 return f"its range from {one.offset} on begins before the end of the one before"
             end = one.end
-        if sum(one.size for one in self.ranges) > min(2**36, _BLOCKS_MAX * self.block_bytes):
+        if self.held_bytes > min(2**36, _BLOCKS_MAX * self.block_bytes):
             return "its ranges are larger than a log is"
+        if not self._has_fitting_digests():
+            return "its digests are not those of what its blocks hold"
         offsets = [time.offset for time in self.times]
         return None if offsets == sorted(offsets) else "its times are not in order"
+
+    @property
+    def held_bytes(self) -> int:
+        """In all blocks."""
+        return sum(one.size for one in self.ranges)
+
+    def _has_fitting_digests(self) -> bool:
+        if not self.digest_bytes:
+            return not self.digests
+        pieces = -(-self.held_bytes // self.digest_bytes)
+        return self.block_bytes % self.digest_bytes == 0 and len(self.digests) == pieces
 
 
 class Manifest(Document, frozen=True, kw_only=True):

@@ -6,7 +6,9 @@ during and after.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from stado.core import keys
 from stado.core.ids import milliseconds
@@ -25,6 +27,11 @@ SEGMENTS_MAX = 16
 """What is not more than these stays as it is."""
 
 BLOCK_BYTES = 16 * 1024 * 1024
+
+_DIGEST_BYTES_MIN = 128 * 1024
+_DIGESTS_MAX = 1024
+"""Of pieces that are as small as can be; of a larger log they are larger: who reads a few lines
+reads the index and one of them."""
 
 
 def compact_log(
@@ -49,7 +56,8 @@ def compact_log(
         return
     index = find_log_index(repo, job_id, epoch) if listing.indexed else None
     if index is None:
-        writer = _BlockWriter(repo, job_id, epoch, block_bytes, between)
+        sizes = _Sizes(block_bytes, _digest_bytes(block_bytes, listing))
+        writer = _BlockWriter(repo, job_id, epoch, sizes, between)
         index = writer.write(list(times) or _times_of(listing))
     if index is not None:
         delete_covered(repo, index, listing.segments, between=between)
@@ -70,6 +78,23 @@ def compact_earlier_logs(
             compact_log(repo, job_id, earlier, segments_max=segments_max, between=between)
 
 
+def _digest_bytes(block_bytes: int, listing: LogListing) -> int:
+    """Of which a block is a whole number."""
+    held_bytes = sum(place.size for place in listing.segments)
+    size = block_bytes
+    while size % 2 == 0 and size // 2 >= max(_DIGEST_BYTES_MIN, held_bytes // _DIGESTS_MAX):
+        size //= 2
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """In bytes."""
+
+    block: int
+    digest: int
+
+
 class _BlockWriter:
     """Writes blocks of one size, and the index of them. Holds one of them in memory."""
 
@@ -78,17 +103,18 @@ class _BlockWriter:
         repo: Repository,
         job_id: str,
         epoch: int,
-        block_bytes: int,
+        sizes: _Sizes,
         between: Callable[[], None],
     ) -> None:
         self._repo = repo
         self._job_id = job_id
         self._epoch = epoch
-        self._block_bytes = block_bytes
+        self._sizes = sizes
         self._between = between
         self._token = repo.entropy.token()
         self._open = bytearray()
         self._blocks = 0
+        self._digests: list[str] = []
         self._ranges: list[LogRange] = []
 
     def write(self, times: list[LogTime]) -> LogIndex | None:
@@ -109,21 +135,27 @@ class _BlockWriter:
         else:
             self._ranges.append(LogRange(offset=offset, size=len(data)))
         self._open += data
-        while len(self._open) >= self._block_bytes:
-            self._write_block(bytes(self._open[: self._block_bytes]))
-            del self._open[: self._block_bytes]
+        size = self._sizes.block
+        while len(self._open) >= size:
+            self._write_block(bytes(self._open[:size]))
+            del self._open[:size]
 
     def _write_block(self, data: bytes) -> None:
         key = keys.log_block(self._job_id, self._epoch, self._token, self._blocks)
         self._repo.store.create(key, data)
         self._blocks += 1
+        size = self._sizes.digest
+        for start in range(0, len(data), size):
+            self._digests.append(hashlib.sha256(data[start : start + size]).hexdigest())
 
     def _commit(self, times: list[LogTime]) -> LogIndex | None:
         index = LogIndex(
             job_id=self._job_id,
             epoch=self._epoch,
             token=self._token,
-            block_bytes=self._block_bytes,
+            block_bytes=self._sizes.block,
+            digest_bytes=self._sizes.digest,
+            digests=self._digests,
             ranges=self._ranges,
             times=times,
         )

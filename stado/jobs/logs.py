@@ -7,15 +7,16 @@ Bytes go in and come out unchanged; who shows them decides how to decode.
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from stado.core import keys
 from stado.core.records import LogAccount, LogIndex, Manifest
 from stado.errors import NotFound, Unreadable
 from stado.jobs.log_segments import (
-    SEGMENT_BYTES_MAX,
     LogListing,
     SegmentPlace,
     find_log_index,
@@ -24,8 +25,11 @@ from stado.jobs.log_segments import (
 )
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 
-_BATCH_BYTES_MAX = 4 * SEGMENT_BYTES_MAX
-_HELD_BYTES_MAX = 8 * SEGMENT_BYTES_MAX
+log = logging.getLogger(__name__)
+
+_MIB = 1024 * 1024
+_BATCH_BYTES_MAX = 4 * _MIB
+_HELD_BYTES_MAX = 8 * _MIB
 
 _WINDOW_BYTES_MIN = 64 * 1024
 _WINDOW_GROWTH = 4
@@ -41,10 +45,15 @@ class Gap:
     size: int
     at_end: bool = False
     """Whether nothing follows."""
+    damaged: bool = False
+    """Whether they were stored, and the store does not have them any more as they were."""
 
     @property
     def text(self) -> str:
         """For people."""
+        if self.damaged:
+            are = "byte of the log is" if self.size == 1 else "bytes of the log are"
+            return f"{self.size:,} {are} damaged in the store, and not shown here"
         were = "byte of the log was" if self.size == 1 else "bytes of the log were"
         return f"{self.size:,} {were} dropped here" + (", at its end" if self.at_end else "")
 
@@ -64,6 +73,8 @@ class _Stretch:
     """In the object."""
     segment: SegmentPlace | None = None
     """Where it is one, or a part of one."""
+    block: int | None = None
+    """Which one it is a part of."""
 
     @property
     def end(self) -> int:
@@ -101,6 +112,8 @@ class LogReader:
         self._last: SegmentPlace | None = None
         """Behind it the listings begin."""
         self._index: LogIndex | None = None
+        self._damaged_to = 0
+        """From our offset on all is damaged up to there."""
         self._held: dict[int, bytes] = {}
         """What the search for the last lines has read, by offset."""
         self._times: list[tuple[int, datetime]] = []
@@ -145,7 +158,11 @@ class LogReader:
             for stretch, data in zip(batch, found, strict=True):
                 self._last = stretch.segment or self._last
                 if data:
+                    yield from self._damage()
                     yield from self._taken(stretch, data)
+                elif data is None and stretch.block is not None:
+                    yield from self._note_damage(stretch)
+        yield from self._damage()
         self._held.clear()
 
     def read_rest(self) -> Iterator[Piece]:
@@ -204,15 +221,16 @@ class LogReader:
         return _Stretch(key, place.offset, place.size, segment=place)
 
     def _in_blocks(self) -> Iterator[_Stretch]:
-        """What the index has from our offset on, a MiB at a time."""
+        """What the index has from our offset on, a MiB at a time, or what has one digest."""
         index, before = self._index, 0
+        step = max(_MIB, index.digest_bytes) if index is not None else _MIB
         for one in index.ranges if index is not None else ():
             offset = max(one.offset, self._offset)
             while index is not None and offset < one.end:
                 part, start = divmod(before + offset - one.offset, index.block_bytes)
-                size = min(SEGMENT_BYTES_MAX, one.end - offset, index.block_bytes - start)
+                size = min(step - start % step, one.end - offset, index.block_bytes - start)
                 key = keys.log_block(self._job_id, self._epoch, index.token, part)
-                yield _Stretch(key, offset, size, start)
+                yield _Stretch(key, offset, size, start, block=part)
                 offset += size
             before += one.size
 
@@ -240,6 +258,17 @@ class LogReader:
         self._offset += len(new)
         if new:
             yield new
+
+    def _note_damage(self, stretch: _Stretch) -> Iterator[Piece]:
+        """What adjoins is told as one."""
+        if stretch.offset > max(self._offset, self._damaged_to):
+            yield from self._damage()
+            yield self._gap_up_to(stretch.offset)
+        self._damaged_to = stretch.end
+
+    def _damage(self) -> Iterator[Piece]:
+        if self._damaged_to > self._offset:
+            yield replace(self._gap_up_to(self._damaged_to), damaged=True)
 
     def _gap_up_to(self, offset: int, *, at_end: bool = False) -> Gap:
         gap = Gap(offset - self._offset, at_end)
@@ -294,17 +323,34 @@ class LogReader:
         return self._repo.tasks.map(self._read_one, batch, limit=PARALLEL_REQUESTS)
 
     def _read_one(self, stretch: _Stretch) -> bytes | None:
-        """None when it has been deleted since it was listed."""
+        """None when it has been deleted since it was listed, or is not what the index knows."""
         held = self._find_held(stretch)
         if held is not None:
             return held
-        store = self._repo.store
+        store, index = self._repo.store, self._index
         try:
+            if stretch.block is not None and index is not None and index.digest_bytes:
+                return self._read_pieces(stretch, stretch.block, index)
             if stretch.is_whole:
                 return store.get(stretch.key).data
             return store.get_range(stretch.key, stretch.start, stretch.size)
         except NotFound:
             return None
+
+    def _read_pieces(self, stretch: _Stretch, block: int, index: LogIndex) -> bytes | None:
+        """Of a block, with what else is in pieces that have a digest. None: they are not whole."""
+        size = index.digest_bytes
+        first = stretch.start // size
+        start, before = first * size, block * index.block_bytes
+        behind = -(-(stretch.start + stretch.size) // size) * size
+        length = min(behind, index.held_bytes - before) - start
+        data = self._repo.store.get_range(stretch.key, start, length)
+        found = [sha256(data[at : at + size]).hexdigest() for at in range(0, length, size)]
+        first += before // size
+        if found != index.digests[first : first + len(found)]:
+            log.warning("event=log_damaged key=%s start=%d", stretch.key, start)
+            return None
+        return data[stretch.start - start :][: stretch.size]
 
 
 def find_log_account(repo: Repository, job_id: str, epoch: int) -> LogAccount | None:

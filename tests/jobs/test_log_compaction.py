@@ -15,7 +15,6 @@ from stado.core.records import LogIndex, LogRange, LogTime
 from stado.errors import StoreError
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import (
-    SEGMENT_BYTES_MAX,
     delete_segment,
     epochs_with_log,
     list_log,
@@ -154,11 +153,74 @@ def test_the_end_of_a_large_log_is_read_with_little(world: World) -> None:
     times = [LogTime(offset=number * 250, ms=number) for number in range(8192)]
     expected = b"".join(line % number for number in range(29_980, 30_000))
     assert read_tail() == ([expected], 64 * 1024)
-    compact_log(world.repo, JOB, 1, segments_max=2, block_bytes=SEGMENT_BYTES_MAX, times=times)
+    compact_log(world.repo, JOB, 1, segments_max=2, block_bytes=1024 * 1024, times=times)
     assert kinds(world) == ["block"] * 3 + ["index"]
     tail, bytes_read = read_tail()
     assert tail == [expected]
-    assert bytes_read < 450_000, "64 KiB, and an index with as many times as it may have"
+    assert bytes_read < 650_000, "pieces of 128 KiB, and an index with as many times as it may have"
+
+
+# Whatever is damaged
+
+
+def told(world: World) -> list[tuple[int, bool]]:
+    """The gaps of a log, and whether they are damage."""
+    pieces = LogReader(world.repo, JOB, 1).read_rest()
+    return [(piece.size, piece.damaged) for piece in pieces if isinstance(piece, Gap)]
+
+
+def overwrite(world: World, number: int, data: bytes | None) -> None:
+    (key,) = (name for name in world.names(keys.log_folder(JOB)) if name.endswith(f".{number:06d}"))
+    if data is None:
+        world.store.delete(key, None)
+    else:
+        world.store.put(key, data)
+
+
+@pytest.mark.parametrize("instead", [None, b"", b"000\n001\n0x", b"000\n001\n0", b"0" * 10])
+def test_a_block_that_is_not_what_was_stored_is_told_and_never_shown(
+    world: World, instead: bytes | None
+) -> None:
+    """In the middle as at the end; the rest is shown."""
+    a_log(world)
+    compact(world)
+    overwrite(world, 0, instead)
+    assert whole(world.store, world) == [10, b"2\n003\n", 24, b"010\n011\n", 32, b"020\n021\n"]
+    assert told(world) == [(10, True), (24, False), (32, False)]
+    overwrite(world, 3, b"?\n" if instead is None else instead)
+    assert told(world) == [(10, True), (24, False), (32, False), (2, True)]
+    reader = LogReader(world.repo, JOB, 1)
+    reader.skip_to_tail(2)
+    assert joined(reader.read_rest())[-1] == 2
+
+
+def test_what_stands_behind_a_block_is_not_read(world: World) -> None:
+    before = a_log(world)
+    compact(world)
+    overwrite(world, 3, b"1\nand more\n")
+    assert whole(world.store, world) == before
+
+
+def test_damage_costs_a_mebibyte_at_most_of_a_large_log(world: World) -> None:
+    line = b"%07d of a log that has more than one piece in a block\n"
+    text = b"".join(line % number for number in range(60_000))
+    assert len(text) > 3_000_000
+    for at in range(0, len(text), 500_000):
+        write_segment(world.repo, JOB, 1, at, text[at : at + 500_000])
+    compact_log(world.repo, JOB, 1, segments_max=2)
+    overwrite(world, 0, text[:2_000_000] + b"!" + text[2_000_001:])
+    first, missing, last = whole(world.store, world)
+    assert (first, missing, last) == (text[: 2**20], 2**20, text[2**21 :])
+
+
+def test_a_log_without_digests_is_read_as_it_stands(world: World) -> None:
+    """Of an older agent."""
+    before = a_log(world)
+    compact(world)
+    key = keys.log_index(JOB, 1)
+    index = world.repo.read(LogIndex, key).value
+    world.store.put(key, index.evolve(digest_bytes=0, digests=[]).encode())
+    assert whole(world.store, world) == before
 
 
 # Whatever dies
