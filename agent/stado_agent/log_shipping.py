@@ -29,10 +29,16 @@ _INTERVAL_SECONDS_MIN = 1.0
 _FOLLOWED_SECONDS = 2.0
 """Between segments that somebody waits for."""
 
-_INTERVAL_SECONDS_MAX = 60.0
-_INTERVAL_SHARE = 1 / 10
-"""Of the job's age, where nobody follows: its first seconds are prompt, its first hour costs about
-a hundred segments."""
+_INTERVAL_SECONDS_MAX = 120.0
+"""So much of a log that nobody follows is lost with a host, at most."""
+
+_INTERVAL_SHARE = 1 / 2
+"""Of the job's age, where nobody follows: its first seconds are prompt, its first hour costs few
+segments more than each later one."""
+
+_NEWCOMERS_SHARE = 1 / 4
+"""Of the time between two segments in which nobody new is looked for: they have just been given
+all there was."""
 
 _FULL_SECONDS = 10.0
 """Between full segments: little is lost with a host."""
@@ -129,9 +135,11 @@ class LogShipper:
         difference: a silent job asks for nothing."""
         passed = now - self._shipped_at
         share = (now - self._began) * _INTERVAL_SHARE
-        if passed >= max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, share)):
+        interval = max(_INTERVAL_SECONDS_MIN, min(_INTERVAL_SECONDS_MAX, share))
+        if passed >= interval:
             return 1
-        if passed >= _FOLLOWED_SECONDS and self._followers.anybody():
+        newcomers = passed >= interval * _NEWCOMERS_SHARE
+        if passed >= _FOLLOWED_SECONDS and self._followers.anybody(newcomers=newcomers):
             return 1
         return self._limit.piece_bytes if passed >= _FULL_SECONDS else None
 

@@ -20,7 +20,7 @@ SEARCHED_BYTES = 64 * 1024
 """Of a line; what lies behind is neither searched nor held."""
 
 SEARCH_SECONDS = 5.0
-"""Of processor time, for as much as is read at once: a MiB at most."""
+"""Of processor time, for as much as is read at once: two MiB at most."""
 
 Write = Callable[[bytes], None]
 FindTime = Callable[[int], datetime | None]

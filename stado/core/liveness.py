@@ -30,6 +30,11 @@ class Vigil:
             return 0.0
         return at - watch.since
 
+    def is_news(self, subject: str, evidence: Hashable) -> bool:
+        """Whether it has changed since a look that there was. The watch is left as it is."""
+        watch = self._watches.get(subject)
+        return watch is not None and watch.evidence != evidence
+
     def restart(self, subject: str) -> None:
         """Forget what was seen: the next look is the first."""
         self._watches.pop(subject, None)

@@ -14,7 +14,7 @@ from stado.jobs.repository import Repository
 from stado.storage.port import Version
 
 RENEWAL_SECONDS = 30.0
-LOOK_SECONDS = 15.0
+LOOK_SECONDS = 30.0
 FRESH_SECONDS = 2 * RENEWAL_SECONDS + 2 * LOOK_SECONDS
 """Where somebody else has just renewed the note a follower leaves it: then it can be two renewals
 until the next one."""
@@ -66,13 +66,17 @@ class FollowerSight:
         self._looked_at: float | None = None
         self._changed_at: float | None = None
 
-    def anybody(self) -> bool:
-        """Whether somebody follows, as of the last look. At most a read each quarter of a
-        minute."""
+    def anybody(self, *, newcomers: bool = True) -> bool:
+        """Whether somebody follows, as of the last look. At most a read each half minute, and none
+        while we know of nobody and `newcomers` do not matter."""
         now = self._repo.clock.monotonic()
-        if self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
+        due = self._looked_at is None or now - self._looked_at >= LOOK_SECONDS
+        if due and (newcomers or self._is_fresh(now)):
             self._looked_at = now
             self._look(now)
+        return self._is_fresh(now)
+
+    def _is_fresh(self, now: float) -> bool:
         return self._changed_at is not None and now - self._changed_at < FRESH_SECONDS
 
     def _look(self, now: float) -> None:

@@ -18,7 +18,7 @@ from stado.errors import Unreadable
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import walk
 
-SEGMENT_BYTES_MAX = 1024 * 1024
+SEGMENT_BYTES_MAX = 2 * 1024 * 1024
 _EPOCHS_PAGE = 16
 
 

@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stado.core import keys
 from stado.core.liveness import Vigil, mass_silence
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_NAMES_MAX = 100_000
 _FAILED_REPORTS_MAX = 16
 """Reports of agents that may fail to be read in one turn before it is the store that fails."""
+
+_NO_BEAT_SHARE = 3 / 16
+"""Of a lease: for so long after a beat in good order there is none. Beats are a quarter apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,16 @@ class _Look:
     @property
     def lease_seconds(self) -> float:
         return self.record.holder.lease_seconds if self.record.holder else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenBeat:
+    """A heartbeat, and when we saw first that it was this one."""
+
+    entry: Entry | None
+    at: float
+    in_order: bool
+    """Whether it came as long after the one before as beats do that have nothing new to say."""
 
 
 @dataclass(slots=True)
@@ -180,12 +193,13 @@ class Reaper:
         self._agents = Vigil()
         self._witnesses = _Witnesses()
         self._records: dict[str, Stored[Record]] = {}
+        self._seen_beats: dict[str, _SeenBeat] = {}
         self._newest_checkpoints: dict[str, Entry] = {}
         self._excused_hosts: set[str] = set()
 
     def turn(self) -> ReapReport:
         """One look at everything that runs. Requests: one listing of `running/` and of
-        `capacity/`, one head a running job, and a few for each silent one.
+        `capacity/`, at most one head a running job, and a few for each silent one.
 
         Raises what the store raises to a listing; then all watches start again."""
         return self._judge(self._list_running(), only=None)
@@ -206,6 +220,7 @@ class Reaper:
         except StoreError:
             for vigil in (*self._job_vigils, self._agents):
                 vigil.keep_only(set())
+            self._seen_beats.clear()
             raise
         self._forget_ended({keys.job_of_record(entry.key) for entry in entries})
         return entries
@@ -215,6 +230,7 @@ class Reaper:
             vigil.keep_only(running)
         for gone in self._records.keys() - running:
             del self._records[gone]
+            self._seen_beats.pop(gone, None)
             self._newest_checkpoints.pop(gone, None)
 
     def _look_at_all(self, entries: list[Entry], report: ReapReport) -> list[_Look]:
@@ -236,13 +252,33 @@ class Reaper:
                 self._records[job_id] = known
             if known.version != entry.version:
                 return "it moved while it was looked at"  # the listing tells of an older record
-            look = _Look(job_id, known.value, entry, self._head(keys.heartbeat(job_id)))
+            look = _Look(job_id, known.value, entry, heartbeat=None)
+            look = replace(look, heartbeat=self._heartbeat(look))
         except NotFound:
             return None
         except (StoreError, Unreadable) as error:
             return f"cannot be judged: {error}"
         failure = self._witnesses.failure(look.consumer)
         return look if failure is None else f"cannot be judged: {failure}"
+
+    def _heartbeat(self, look: _Look) -> Entry | None:
+        """As it is; or as it was, where no beat is due yet and the agent speaks for the job."""
+        at = self._repo.clock.monotonic()
+        known = self._seen_beats.get(look.job_id)
+        since = math.inf if known is None else at - known.at
+        between = since < look.lease_seconds * _NO_BEAT_SHARE
+        if known is not None and known.in_order and between and self._agent_tells_of(look):
+            return known.entry
+        entry = self._head(keys.heartbeat(look.job_id))
+        if known is None or _version(entry) != _version(known.entry):
+            in_order = known is not None and not between
+            self._seen_beats[look.job_id] = _SeenBeat(entry, at, in_order)
+        return entry
+
+    def _agent_tells_of(self, look: _Look) -> bool:
+        """Whether the agent has heard the supervisor since the last look."""
+        report = self._witnesses.report(look)
+        return report is not None and self._reports.is_news(look.job_id, report.signs)
 
     def _head(self, key: str) -> Entry | None:
         try:
@@ -253,6 +289,7 @@ class Reaper:
     def _restart(self, job_id: str) -> None:
         for vigil in self._job_vigils:
             vigil.restart(job_id)
+        self._seen_beats.pop(job_id, None)
 
     # --- judging ------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ def test_a_segment_ends_with_a_line_and_the_rest_follows(printing: Printing) -> 
 
 def test_lines_over_several_segments_stay_whole(printing: Printing) -> None:
     """A45: joined, the bytes are identical."""
-    lines = b"".join(b'{"step": %d, "loss": 0.%d}\n' % (n, n * 7919) for n in range(110_000))
+    lines = b"".join(b'{"step": %d, "loss": 0.%d}\n' % (n, n * 7919) for n in range(220_000))
     assert len(lines) > 3 * SEGMENT_BYTES_MAX
     printing.print(lines)
     printing.shipper.ship_rest()
@@ -59,12 +59,12 @@ def test_nothing_is_shipped_more_often_than_once_a_second(printing: Printing) ->
 
 
 def test_the_segments_of_an_old_job_are_further_apart(printing: Printing) -> None:
-    """A week of steady output is some ten thousand segments, not half a million."""
+    """A week of steady output is some five thousand segments, not half a million."""
     day = 24 * 3600
     for _ in range(day // 10):
         printing.print(b"x\n")
         printing.pass_time(10)
-    assert 1_400 < len(printing.places()) < 1_500
+    assert 700 < len(printing.places()) < 740
 
 
 def test_a_line_longer_than_a_segment_is_cut_and_none_of_it_lost(printing: Printing) -> None:

@@ -252,7 +252,7 @@ def test_a_large_log_is_read_in_pieces_of_a_few_mib(world: World) -> None:
     counting = CountingStore(world.store, world.tasks)
     pieces = LogReader(world.repo_over(counting), JOB, 1).read_new()
     next(pieces)
-    assert counting.snapshot().of(Operation.GET) == 4
+    assert counting.snapshot().of(Operation.GET) == 2
     assert sum(len(piece) for piece in pieces if isinstance(piece, bytes)) == 19 * len(block)
 
 

@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
-from stado.core.records import Capacity, Ending, Intent, JobReport, Phase
+from stado.core.records import Ending, Intent, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import StoreError, Unavailable
 from stado.jobs import saving
 from stado.jobs.changes import cancel
-from stado.jobs.claim import Claimant, Claimed, claim
+from stado.jobs.claim import Claimant, claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.reaping import Reaper
 from stado.jobs.upkeep import Passes
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
-from stado.storage.observe import Operation
+from stado.storage.observe import CountingStore, Operation
 from tests.jobs.actors import Crash, GuardedStore, mortal
+from tests.jobs.broadcasts import Agent
 from tests.jobs.world import ALICE, BOB, LEASE, TICK, World, heal
 
 TURNS = int(2 * LEASE / TICK)
@@ -35,38 +36,6 @@ def about_to_reap(world: World) -> Reaper:
         assert judge.turn().reaped == []
         world.clock.sleep(TICK)
     return judge
-
-
-class Agent:
-    """What an agent broadcasts of the jobs that it runs."""
-
-    def __init__(self, world: World, claimant: Claimant = ALICE) -> None:
-        self._world = world
-        self._claimant = claimant
-        self._counter = 0
-        self.signs = 0
-
-    def broadcast(self, *jobs: Claimed) -> None:
-        self._counter += 1
-        capacity = Capacity(
-            consumer=self._claimant.consumer,
-            incarnation=self._claimant.incarnation,
-            host=self._claimant.host,
-            at=self._world.clock.now(),
-            counter=self._counter,
-            broadcast_seconds=TICK,
-            cpu_total=4,
-            cpu_free=4,
-            memory_total_gb=4,
-            memory_free_gb=4,
-            disk_free_gb=4,
-            version="1",
-            jobs=[
-                JobReport(job_id=job.record.id, epoch=job.record.epoch, signs=self.signs)
-                for job in jobs
-            ],
-        )
-        self._world.store.put(keys.capacity(self._claimant.consumer), capacity.encode())
 
 
 def test_silence_of_everything_for_a_lease_gives_the_job_back(world: World) -> None:
@@ -284,6 +253,56 @@ def test_an_agent_that_hears_the_supervisor_speaks_for_the_job(world: World) -> 
         agent.broadcast(claimed)
         reaped += judge.turn().reaped
         world.clock.sleep(TICK)
+    assert reaped == [job]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_job_that_beats_in_order_is_read_at_every_other_look_while_its_agent_tells_of_it(
+    world: World, told: bool
+) -> None:
+    """PROTOCOL.md, "Requests"."""
+    world.submit()
+    claimed = world.start()
+    signs, agent = LifeSigns(world.repo, claimed.record), Agent(world)
+    counting = CountingStore(world.store, world.tasks)
+    judge = Reaper(world.repo_over(counting), by="coordinator")
+    for tick in range(TURNS):
+        if tick % 2 == 0:
+            assert signs.beat(Phase.RUNNING, world.clock.now())
+        agent.signs += told
+        agent.broadcast(claimed)
+        assert judge.turn().reaped == []
+        world.clock.sleep(TICK)
+    heads = counting.snapshot().of(Operation.HEAD)
+    assert heads == (TURNS / 2 + 1 if told else TURNS)
+
+
+@pytest.mark.parametrize(("early", "ticks_more"), [(False, 0), (True, 1)])
+@pytest.mark.parametrize("last_tick", [8, 9])
+def test_what_is_not_read_again_delays_nothing_that_comes_in_order(
+    world: World, last_tick: int, early: bool, ticks_more: int
+) -> None:
+    """PROTOCOL.md, "What is not read again": from the last sign of both, a lease and a tick; one
+    more where the last beat came early."""
+    job = world.submit()
+    claimed = world.start()
+    signs, agent, judge = LifeSigns(world.repo, claimed.record), Agent(world), reaper(world)
+    for tick in range(last_tick + 1):
+        if tick % 2 == 0 or (early and tick == last_tick):
+            assert signs.beat(Phase.RUNNING, world.clock.now())
+        agent.signs += 1
+        agent.broadcast(claimed)
+        world.clock.sleep(TICK / 2)
+        assert judge.turn().reaped == []
+        world.clock.sleep(TICK / 2)
+    silent_since = world.clock.monotonic() - TICK
+    reaped: list[str] = []
+    while not reaped:
+        world.clock.sleep(TICK / 2)
+        reaped = judge.turn().reaped
+        silent_seconds = world.clock.monotonic() - silent_since
+        assert silent_seconds <= LEASE + (1 + ticks_more) * TICK
+        world.clock.sleep(TICK / 2)
     assert reaped == [job]
 
 

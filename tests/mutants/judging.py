@@ -184,6 +184,14 @@ MUTANTS = (
         replaced(reaping._Witnesses, "report", lambda *_: None),
     ),
     Mutant(
+        "beats in order are not read though nobody else speaks for the job",
+        "A heartbeat is left unread only where the agent has just been heard.",
+        f"{REAPING}::test_a_job_that_beats_in_order_is_read_at_every_other_look_while_its_agent"
+        "_tells_of_it",
+        replaced(Reaper, "_agent_tells_of", lambda *_: True),
+        {"told": False},
+    ),
+    Mutant(
         "checkpoints are no signs of life",
         "A checkpoint folder that grows is proof of life.",
         f"{REAPING}::test_a_checkpoint_that_grows_is_proof_of_life",

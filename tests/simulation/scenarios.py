@@ -103,7 +103,7 @@ def _submit(stage: Stage) -> None:
 def _log(stage: Stage) -> None:
     """Of two epochs, each of more than two segments; somebody follows. The first host loses power
     when it has stored some."""
-    stage.submit("ann", "run", [Script(seconds=6.0, print_every=0.8)])
+    stage.submit("ann", "run", [Script(seconds=10.0, print_every=0.8)])
     stage.when(lambda: bool(stage.started), lambda: stage.follow("bob", "run"))
     stage.when(lambda: _segments(stage) > _SEGMENTS, lambda: _lose_holder(stage))
 
