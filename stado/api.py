@@ -55,6 +55,9 @@ class JobOptions(TypedDict, total=False):
     cpu: float | None
     memory_gb: float | None
     deadline_at: datetime | None
+    timeout: int | None
+    idle_timeout: int | None
+    body_retries: int
     max_lease_losses: int | Literal["unlimited"] | None
     verify: str | None
     host_dir: str | os.PathLike[str] | None
@@ -78,6 +81,8 @@ class JobOptions(TypedDict, total=False):
 
 
 _FIELDS: Mapping[str, str] = {
+    "timeout": "timeout_seconds",
+    "idle_timeout": "idle_timeout_seconds",
     "env": "environment",
     "secret_env": "secrets",
     "expect_output": "expected_outputs",

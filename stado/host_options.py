@@ -42,6 +42,12 @@ _OPTIONS = (
         "Default: docker, where there is one.",
     ),
     click.option(
+        "--max-run-seconds",
+        type=click.IntRange(min=1, max=315_360_000),
+        metavar="SECONDS",
+        help="End what runs here for longer: the job has failed. Default: no limit.",
+    ),
+    click.option(
         "--secrets-dir",
         envvar="STADO_SECRETS_DIR",
         type=click.Path(path_type=Path, file_okay=False),
@@ -72,8 +78,8 @@ _OPTIONS = (
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--docker` and what concerns
-    secrets."""
+    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--docker`, `--max-run-seconds`
+    and what concerns secrets."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

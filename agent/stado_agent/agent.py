@@ -11,14 +11,17 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from stado.core.admission import Offer
 from stado.core.liveness import Vigil
 from stado.core.order import Needs, ReadyEntry
-from stado.core.records import Capacity, JobReport
+from stado.core.records import Capacity, Hindrance, JobReport
+from stado.core.settings import DeploymentSettings
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant
+from stado.jobs.expiry import expire_entry
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
@@ -31,6 +34,7 @@ from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
+from stado_agent.rules import Rules
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
@@ -92,6 +96,8 @@ class AgentSettings:
     20 GiB."""
     secrets: SecretSettings = field(default_factory=SecretSettings)
     """What jobs may ask of this host."""
+    max_run_seconds: int | None = None
+    """How long a command may run here; None: no limit."""
     version: str = ""
 
 
@@ -151,6 +157,7 @@ class Agent:
             disk_reserve_bytes=settings.disk_reserve_bytes,
             make_room=self._input_cache.clear,
         )
+        self._rules = Rules(repo, now=repo.now)
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
@@ -238,7 +245,9 @@ class Agent:
             self._listen()
             self._broadcast_when_due()
             if not self._draining:
+                self._rules.refresh_when_due()
                 self._dispatch()
+                self._end_overdue()
                 self._salvage_when_due()
             self._upkeep.turn_when_due()
         except (StoreError, Unreadable, OSError) as error:
@@ -380,7 +389,7 @@ class Agent:
         return own + inherited + self._aftermath.reserved
 
     def _dispatch(self) -> None:
-        hindrance = self._health.hindrance()
+        hindrance = self._hindrance()
         self._has_news |= (hindrance is not None) != self._told_of_hindrance
         if hindrance is not None or self._on_trial is not None:
             self._full = True
@@ -398,7 +407,8 @@ class Agent:
             one = self._idle_or_forked()
             one.entry = entry
             trial = self._health.on_probation
-            if not self._send(one, {"do": "run", "entry": entry.name, "trial": trial}):
+            order = {"do": "run", "entry": entry.name, "trial": trial, "limits": self._limits()}
+            if not self._send(one, order):
                 self._supply.rest(_REST_SECONDS)
                 return
             self._has_news = True
@@ -419,6 +429,22 @@ class Agent:
             self._aftermath.sweep_containers()
         except EngineFailed as error:
             log.warning("event=containers_not_swept error=%r", error.strerror)
+
+    def _hindrance(self) -> Hindrance | None:
+        return self._rules.hindrance or self._health.hindrance()
+
+    def _limits(self) -> dict[str, Any]:
+        """Of the deployment, for the job that is claimed now."""
+        settings = self._rules.settings or DeploymentSettings()
+        return settings.limits.plain()
+
+    def _end_overdue(self) -> None:
+        """Jobs in the queue whose time is up: nobody starts them any more."""
+        for entry in self._supply.take_over():
+            try:
+                expire_entry(self._repo, entry, by=self._settings.consumer)
+            except Unreadable as error:
+                self._repo.tell_unreadable(error)
 
     def _jobs_in_hand(self) -> set[str]:
         """Of supervisors of this host. Whatever epoch of such a job is queued meanwhile: the one
@@ -472,6 +498,7 @@ class Agent:
                 checkpoint_bytes_per_second=settings.checkpoint_bytes_per_second,
                 secrets=Secrets(settings.secrets),
                 engine=engine,
+                max_run_seconds=settings.max_run_seconds,
             )
             serve(channel, repo, host)
 
@@ -507,7 +534,7 @@ class Agent:
     def _broadcast(self, *, stopped: bool) -> None:
         self._broadcasts += 1
         offer = self._budget.offer(self._reserved())
-        hindrance = None if self._draining else self._health.hindrance()
+        hindrance = None if self._draining else self._hindrance()
         self._told_of_hindrance = hindrance is not None
         capacity = Capacity(
             consumer=self._settings.consumer,
@@ -530,6 +557,7 @@ class Agent:
             contains_by=self._containment.contains_by,
             limits_memory_by=self._containment.limits_memory_by,
             runs_images_by=None if stopped else self._engine_watch.name(),
+            max_run_seconds=self._settings.max_run_seconds,
             throttled=self._take_throttled(),
         )
         write_capacity(self._repo, capacity)

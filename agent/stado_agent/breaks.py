@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stado_agent.job_clocks import TimeUp
+
 
 class Fenced(Exception):
     """The epoch was ended without us: nothing more may be written for it."""
@@ -13,6 +18,14 @@ class Carried(Exception):
 
 class Cancelled(Exception):
     """A cancel was asked for, and everything that the command started has been stopped."""
+
+
+class OutOfTime(Exception):
+    """A limit of time was reached, and everything that the command started has been stopped."""
+
+    def __init__(self, time_up: TimeUp) -> None:
+        super().__init__(time_up.detail)
+        self.time_up = time_up
 
 
 class GivenUp(Exception):

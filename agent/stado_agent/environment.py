@@ -25,19 +25,27 @@ def command_environment(
     record: Record,
     workspace: Workspace,
     secrets: Mapping[str, str] = MappingProxyType({}),
+    *,
+    body_run: int = 1,
 ) -> dict[str, str]:
-    """The host's variables, then the job's own, then ours. `secrets`: values by variable."""
+    """The host's variables, then the job's own, then ours. `secrets`: values by variable.
+    `body_run`: for which time the command is run in this epoch."""
     return {
         **inherited_environment(host),
         **_WITHOUT_ACCELERATORS,
         **record.spec.environment,
         **secrets,
         **_own(record, workspace),
+        "STADO_BODY_RUN": str(body_run),
     }
 
 
 def contained_environment(
-    record: Record, workspace: Workspace, secrets: Mapping[str, str] = MappingProxyType({})
+    record: Record,
+    workspace: Workspace,
+    secrets: Mapping[str, str] = MappingProxyType({}),
+    *,
+    body_run: int = 1,
 ) -> dict[str, str]:
     """In a container: the image's own variables are there already, the host's mean nothing."""
     return {
@@ -46,6 +54,7 @@ def contained_environment(
         **record.spec.environment,
         **secrets,
         **_own(record, workspace),
+        "STADO_BODY_RUN": str(body_run),
     }
 
 

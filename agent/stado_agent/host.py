@@ -37,6 +37,8 @@ class Host:
     """Of what jobs have fetched that is kept for others."""
     checkpoint_bytes_per_second: float | None = None
     """Of one job's saves; None: as fast as the store takes them."""
+    max_run_seconds: int | None = None
+    """How long a command may run here, with all that is run again; None: no limit."""
     secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))
     engine: Engine | None = None
     """For jobs that run in images; None: they are not run here."""

@@ -26,6 +26,7 @@ from stado.core.records import (
     Phase,
     Record,
 )
+from stado.core.settings import Limits
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
 from stado.errors import EngineFailed, StoreError, Unreadable
@@ -46,6 +47,7 @@ from stado_agent.breaks import (
     HostUnable,
     InputUnavailable,
     NotStarted,
+    OutOfTime,
     PulseFailed,
     TooMuchMemory,
 )
@@ -54,6 +56,7 @@ from stado_agent.container import ReadyImage
 from stado_agent.downloads import Interrupted
 from stado_agent.environment import command_environment, contained_environment, sizes_text
 from stado_agent.host import Host
+from stado_agent.job_clocks import HostLimits, IdleWatch, JobClocks, TimeUp
 from stado_agent.job_commands import JobCommands
 from stado_agent.job_containers import JobContainers
 from stado_agent.log_shipping import LogEpoch, LogShipper
@@ -92,6 +95,7 @@ class JobRun:
         claimed: Claimed,
         entry: ReadyEntry,
         *,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         self._repo = repo
@@ -101,6 +105,19 @@ class JobRun:
         self._entry = entry
         self._look_seconds = min(_LOOK_SECONDS, repo.deployment.tick_seconds)
         self._workspace = host.folder.workspace(claimed.record.id, claimed.record.epoch)
+        self._clocks = JobClocks(
+            repo,
+            lambda: self._record,
+            HostLimits(
+                run_seconds=host.max_run_seconds, pre_running_seconds=limits.pre_running_seconds
+            ),
+        )
+        self._idle = IdleWatch(
+            repo.clock,
+            self._workspace.checkpoints,
+            limit_seconds=claimed.record.spec.idle_timeout_seconds,
+            look_seconds=repo.deployment.tick_seconds,
+        )
         of = LogEpoch(claimed.record.id, claimed.record.epoch)
         limit = host.log_limit
         self._spool = LogSpool(self._workspace.log, limit, repo.tasks.lock())
@@ -157,6 +174,8 @@ class JobRun:
         self._has_ended = False
         """Whether the command has ended by itself: what it did is not done again, although its
         outcome is not known yet."""
+        self._run_number = 0
+        """Of the command in this epoch, or in those that it was carried through."""
         self._memory_exceeded: str | None = None
         self._started_at: datetime | None = None
         self._outcome: Ending | None = None
@@ -236,6 +255,9 @@ class JobRun:
             doing = "running" if self._started_at is not None else "being prepared"
             detail = f"cancelled while it was {doing}"
             return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
+        except OutOfTime as error:
+            up = error.time_up
+            return self._ending(up.verdict, up.reason, up.detail)
         except NotStarted as error:
             detail = f"the host could not start it: {error}"
             return self._ending(Verdict.FAILED, Reason.LAUNCH_FAILED, detail)
@@ -277,6 +299,8 @@ class JobRun:
         do."""
         if self._pulse.cancel_asked or self._pulse.sealed or self._pulse.failure is not None:
             raise Interrupted
+        if self._clocks.time_up() is not None:
+            raise Interrupted
 
     def _take_secrets(self) -> None:
         """From here on what the command prints, and what is said about it, is masked."""
@@ -294,10 +318,13 @@ class JobRun:
     def _execute(self) -> Ending:
         """The outcome of commands that end by themselves, down to the first that fails."""
         spec = self._record.spec
-        for what, command in (("the pre-command", spec.pre_command), ("the command", spec.command)):
-            exit_code = 0 if command is None else self._run_command(command, Phase.RUNNING)
+        if spec.pre_command is not None:
+            exit_code = self._run_command(spec.pre_command, Phase.RUNNING)
             if exit_code != 0:
-                return self._failed(what, command or "", exit_code)
+                return self._failed("the pre-command", spec.pre_command, exit_code)
+        failure = self._run_body(spec)
+        if failure is not None:
+            return failure
         self._has_ended = True
         if spec.needs_checkpoint and not self._secure_checkpoint():
             detail = "no checkpoint was saved"
@@ -312,6 +339,30 @@ class JobRun:
             detail = self._describe_exit("the verify command", verify or "", verified)
             return self._ending(Verdict.FAILED, Reason.VERIFY_FAILED, detail, 0)
         return self._ending(Verdict.COMPLETED, None, None, 0)
+
+    def _run_body(self, spec: Spec) -> Ending | None:
+        """The command, and again where it failed by itself and may be run again; its last failure,
+        None once it succeeded. It finds all folders as the run before left them."""
+        for retries_left in range(spec.body_retries, -1, -1):
+            self._run_number = spec.body_retries - retries_left + 1
+            exit_code = self._run_command(spec.command, Phase.RUNNING)
+            if exit_code == 0:
+                return None
+            failure = self._failed("the command", spec.command, exit_code)
+            if failure.reason is not Reason.JOB_FAILED or not retries_left:
+                return failure
+            self._say_run_again(failure.detail or "", runs=spec.body_retries + 1)
+            self._wait_for_permission()
+        raise AssertionError("there is a last run")
+
+    def _say_run_again(self, why: str, *, runs: int) -> None:
+        """A line of ours between what two runs print."""
+        number = self._run_number
+        said = f"run {number} of {runs} failed: {why}; it is run again"
+        log.info("event=run_again job=%s run=%d why=%r", self._record.id, number, why)
+        begin = "" if self._spool.line_ended else "\n"
+        line = f"{begin}[stado] {said}\n".encode("utf-8", "backslashreplace")
+        self._take_output(memoryview(line))
 
     def _failed(self, what: str, command: str, exit_code: int) -> Ending:
         """The outcome of a command that ended badly: what it says of that itself counts first."""
@@ -352,6 +403,7 @@ class JobRun:
             started_at=self._started_at,
             ended_at=self._repo.now(),
             by=self._host.claimant.consumer,
+            runs=self._pulse.runs or None,
         )
 
     # --- the command --------------------------------------------------------------------
@@ -380,6 +432,7 @@ class JobRun:
         """The exit code. Raises `Cancelled` once a cancel has stopped it, `NotStarted` when it
         could not be started."""
         self._stop_if_cancelled()
+        self._stop_if_time_is_up(self._clocks.time_up())
         masked = None
         if self._masker is not None:
             masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
@@ -391,6 +444,9 @@ class JobRun:
                 when_closed=None if masked is None else masked.finish,
             )
         self._on_started()
+        self._pulse.runs = self._run_number
+        self._clocks.note_started()
+        self._idle.begin()
         earlier, self._started_at = self._started_at, self._pulse.started_at
         self._pulse.phase = phase
         exit_code = self._attend(process)
@@ -414,6 +470,8 @@ class JobRun:
         if found is None:
             return
         self._started_at = earlier
+        if earlier is None:
+            self._pulse.runs = 0
         if found.by_job:
             raise NotStarted(found.why)
         with self._refusals():
@@ -433,10 +491,11 @@ class JobRun:
         )
 
     def _environment(self) -> dict[str, str]:
-        if self._record.spec.image is not None:
-            return contained_environment(self._record, self._workspace, self._secrets)
+        record, workspace, run = self._record, self._workspace, max(1, self._run_number)
+        if record.spec.image is not None:
+            return contained_environment(record, workspace, self._secrets, body_run=run)
         return command_environment(
-            self._host.environment, self._record, self._workspace, self._secrets
+            self._host.environment, record, workspace, self._secrets, body_run=run
         )
 
     def _working_folder(self, spec: Spec) -> Path:
@@ -469,6 +528,9 @@ class JobRun:
             self._pulse.progress = self._reports.progress()
             self._heed()
             self._heed_memory(process)
+            self._stop_if_time_is_up(
+                self._idle.time_up((self._spool.written, self._pulse.progress))
+            )
             self._shipping.start()
 
     def _heed_memory(self, process: JobProcess) -> None:
@@ -483,6 +545,19 @@ class JobRun:
     def _heed(self) -> None:
         self._fence()
         self._stop_if_cancelled()
+        self._stop_if_time_is_up(self._clocks.time_up())
+
+    def _stop_if_time_is_up(self, time_up: TimeUp | None) -> None:
+        """A cancel that was asked for by then goes before."""
+        if time_up is None:
+            return
+        log.info("event=time_up job=%s reason=%s", self._record.id, time_up.reason)
+        self._pulse.phase = Phase.STOPPING
+        self._commands.stop()
+        self._pulse.check_in()
+        if self._pulse.cancel_asked:
+            raise Cancelled
+        raise OutOfTime(time_up)
 
     def _stop_if_cancelled(self) -> None:
         if self._pulse.cancel_asked:
@@ -647,8 +722,9 @@ class JobRun:
         self._shipping.stop()
         self._begin_log_epoch()
         self._pulse.stop()
-        phase, self._pulse = self._pulse.phase, self._new_pulse(adopted.record)
-        self._pulse.phase = phase
+        phase, runs = self._pulse.phase, self._pulse.runs
+        self._pulse = self._new_pulse(adopted.record)
+        self._pulse.phase, self._pulse.runs = phase, runs
         self._pulse.started_at = self._started_at
         self._renew_note()
         self._pulse.start()

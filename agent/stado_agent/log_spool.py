@@ -112,6 +112,11 @@ class LogSpool:
         """Bytes that were printed, whatever became of them."""
         return self._written
 
+    @property
+    def line_ended(self) -> bool:
+        """Whether what is printed next begins a line."""
+        return self._line_ended or not self._written
+
     def waiting_behind(self, offset: int) -> int:
         """Bytes that are there from `offset` on."""
         with self._lock:

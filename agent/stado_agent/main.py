@@ -83,6 +83,7 @@ class _Options(NamedTuple):
     work_dir: Path | None
     cpu: float | None
     memory_gb: float | None
+    max_run_seconds: int | None
     poll_seconds: float | None
     log_limit_mb: float
     checkpoint_mb_per_second: float | None
@@ -177,6 +178,7 @@ def run(*, target: Target, **options: Any) -> None:
         disk_reserve_bytes=stated.disk_reserve_bytes,
         cache_bytes=stated.cache_bytes,
         secrets=stated.secrets,
+        max_run_seconds=stated.max_run_seconds,
         version=VERSION,
     )
     folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)

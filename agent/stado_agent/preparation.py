@@ -156,7 +156,10 @@ class Preparation:
         try:
             with self._watch.refusals():
                 return self._patience.persist(
-                    step, between=self._watch.fence, answers=(NotFound, Conflict)
+                    step,
+                    between=self._watch.heed,
+                    answers=(NotFound, Conflict),
+                    look_seconds=self._watch.look_seconds,
                 )
         except (Conflict, NotFound, Refused, Unreadable) as error:
             raise InputUnavailable(f"{what}: {error}") from error

@@ -71,6 +71,8 @@ class Pulse:
         """What cannot be got done for the time being, for people."""
         self.progress: Progress | None = None
         """What the job says of itself: goes with the beats, and calls for none of its own."""
+        self.runs = 0
+        """How often the command was started in this epoch."""
         self.sealed = False
         self.failure: Exception | None = None
         self.cancel_asked = False
@@ -147,7 +149,7 @@ class Pulse:
         return not self._accepted_sent_at.is_within(within_seconds, self._repo.clock)
 
     def _saying(self) -> tuple[object, ...]:
-        return self._phase, self.started_at, self.trouble
+        return self._phase, self.started_at, self.trouble, self.runs > 1 and self.runs
 
     def _beat(self) -> bool:
         """Whether the beat was accepted."""
@@ -163,6 +165,7 @@ class Pulse:
                 phase_since=self._phase_since,
                 trouble=self.trouble,
                 progress=self.progress,
+                runs=self.runs,
             )
         except (StoreError, Unreadable) as error:
             self._note_silence(error)

@@ -24,6 +24,8 @@ _IDLE_FACTOR = 1.5
 _REST_SECONDS = 1.0
 _REST_SECONDS_MAX = 600.0
 _MISSED_MAX = 1000
+_OVER_MAX = 4
+"""Jobs whose time is up that an agent ends after one look at the queue; coordinators do more."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Supply:
         self._next_poll_at = 0.0
         self._read_at = float("-inf")
         self._entries: list[ReadyEntry] = []
+        self._over: list[ReadyEntry] = []
         self._missed_one = False
         self._misses = _Misses(repo.clock)
 
@@ -91,6 +94,11 @@ class Supply:
         self._missed_one = True
         if entry is not None:
             self._misses.note(entry.name)
+
+    def take_over(self) -> list[ReadyEntry]:
+        """Some of the jobs whose time was up when the queue was looked at last, once each look."""
+        over, self._over = self._over[:_OVER_MAX], []
+        return over
 
     def next_fitting(
         self, offer: Offer, *, skip: Callable[[ReadyEntry], bool]
@@ -136,11 +144,14 @@ class Supply:
                 for entry in page.entries
             )
 
+        over: list[ReadyEntry] = []
         for _ in range(_PAGES_MAX):
+            over += [entry for entry in page.entries if _is_over(entry, now_ms)]
             if page.paused or page.next_after is None or fits(page):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
         self._entries = [] if page.paused else page.entries
+        self._over = [entry for entry in over if not self._misses.resting(entry.name)]
         self._read_at = self._repo.clock.monotonic()
         self._plan_next_poll(found_work=not page.paused and fits(page))
 
@@ -153,3 +164,7 @@ class Supply:
         self._pause = max(self._pause, shortest)
         jitter = self._repo.entropy.uniform(0.8, 1.2)
         self._next_poll_at = self._repo.clock.monotonic() + self._pause * jitter
+
+
+def _is_over(entry: ReadyEntry, now_ms: int) -> bool:
+    return entry.needs.deadline_ms is not None and now_ms >= entry.needs.deadline_ms

@@ -257,6 +257,7 @@ def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any
         "contains_by": one.contains_by,
         "limits_memory_by": one.limits_memory_by,
         "runs_images_by": one.runs_images_by,
+        "max_run_seconds": one.max_run_seconds,
         "throttled": one.throttled,
     }
 

@@ -174,6 +174,17 @@ _CONFIG = LazyGroup(
     },
 )
 
+_SETTINGS = LazyGroup(
+    name="settings",
+    help="See what the deployment decides for all jobs; change it.",
+    lazy={
+        "list": LazyCommand("stado.cli.settings", "list_settings", "List all settings."),
+        "get": LazyCommand("stado.cli.settings", "get", "Print the value of a setting."),
+        "set": LazyCommand("stado.cli.settings", "set_value", "Change a setting."),
+        "unset": LazyCommand("stado.cli.settings", "unset", "Let a setting say nothing again."),
+    },
+)
+
 _AGENT = LazyGroup(
     name="agent",
     help="Make this machine a worker.",
@@ -207,6 +218,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "coordinator": _COORDINATOR,
     "context": _CONTEXT,
     "config": _CONFIG,
+    "settings": _SETTINGS,
     "doctor": LazyCommand("stado.cli.doctor", "doctor", "Check the store and who works on it."),
     "completion": LazyCommand(
         "stado.cli.completion", "completion", "Let your shell complete what you type."

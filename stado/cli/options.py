@@ -55,6 +55,18 @@ def instant(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     return parsed
 
 
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Seconds."""
+    if value is None:
+        return None
+    from stado.core.durations import DURATION_FORM, parse_duration
+
+    seconds = parse_duration(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value!r} must be {DURATION_FORM}.", ctx, param)
+    return seconds
+
+
 def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """How often a host may be lost; the spec says -1 for `unlimited`, people do not."""
     if value is None:

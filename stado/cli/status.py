@@ -151,14 +151,14 @@ def _waits(
     if not queued:
         return {}
     from stado.core.ids import milliseconds
-    from stado.core.order import needs_of
+    from stado.core.order import needs_of_record
     from stado.jobs.waiting import PAUSED, why_not_let_in
 
     if listing.queue_paused:
         return {record.id: PAUSED for record in queued}
     now_ms = milliseconds(repo.now())
     return {
-        record.id: why_not_let_in(needs_of(record.spec), hosts, now_ms, unread=unread)
+        record.id: why_not_let_in(needs_of_record(record), hosts, now_ms, unread=unread)
         for record in queued
     }
 

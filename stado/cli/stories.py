@@ -13,6 +13,7 @@ from stado.cli.views import (
     CANCELLING,
     cancel_text,
     input_text,
+    instant_of,
     life_word,
     live_job_fields,
     progress_text,
@@ -25,6 +26,9 @@ from stado.cli.views import (
     waiting_seconds,
     warning_fields,
 )
+from stado.core.clocks import runtime_limit_seconds
+from stado.core.durations import duration_text
+from stado.core.ids import milliseconds
 from stado.core.sidecar import NAME as SIDECAR
 from stado.core.states import JobType, State
 
@@ -142,6 +146,8 @@ def _status(story: Story, now: datetime) -> str:
     starts = record.starts + _starts_now(life)
     if starts:
         parts.append(f"started {plural(starts, 'time')}")
+    if life is not None and life.heartbeat is not None and life.heartbeat.runs > 1:
+        parts.append(f"run {life.heartbeat.runs} of {record.spec.body_retries + 1}")
     return ", ".join(parts)
 
 
@@ -178,6 +184,13 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "copy to": spec.output_uri,
         "priority": record.priority or None,
         "deadline": None if spec.deadline_at is None else moment_text(spec.deadline_at),
+        "time": _time_text(record),
+        "idle": None
+        if spec.idle_timeout_seconds is None
+        else f"ended after {duration_text(spec.idle_timeout_seconds)} without a sign of work",
+        "retries": None
+        if not spec.body_retries
+        else f"run {plural(spec.body_retries + 1, 'time')} at most on its host",
         "run": record.run_id,
         "batch": record.batch_id,
         "rerun of": record.rerun_of,
@@ -187,6 +200,18 @@ def _spec_lines(record: Record) -> Iterator[str]:
             yield _line(label, str(value))
     for number, pinned in enumerate(spec.inputs):
         yield _line("" if number else "inputs", input_text(pinned))
+
+
+def _time_text(record: Record) -> str | None:
+    """`at most 2h (until 2026-03-29 03:30:00Z)`; None where nothing limits it but its deadline."""
+    seconds = runtime_limit_seconds(record)
+    if seconds is None:
+        return None
+    text = f"at most {duration_text(seconds)}"
+    if record.picked_up_at is None:
+        return f"{text} from when it is picked up"
+    until = milliseconds(record.picked_up_at) + 1000 * seconds
+    return f"{text} (until {moment_text(instant_of(until))})"
 
 
 def _checkpoint_lines(story: Story, now: datetime) -> Iterator[str]:
@@ -244,6 +269,8 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
         yield f"{ending.told}{_asked_by(epoch)}"
         ran = _after(ending)
         yield f"by {ending.by} {ago_text(ending.ended_at, now)}{ran and f',{ran}'}"
+        if ending.runs is not None and ending.runs > 1:
+            yield f"its command was run {ending.runs} times"
         if ending.output_files:
             files = plural(ending.output_files, "file")
             yield f"left {files}, {size_text(ending.output_bytes or 0)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "status_reason": ending.reason.value if ending and ending.reason else None,
         "status_detail": ending.detail if ending else None,
         "exit_code": ending.exit_code if ending else None,
+        "runs": ending.runs if ending else None,
         "batch_id": record.batch_id,
         "run_id": record.run_id,
         "rerun_of": record.rerun_of,
@@ -78,6 +79,12 @@ def job_fields(record: Record) -> dict[str, Any]:
         "memory_gb": spec.memory_gb,
         "priority": record.priority,
         "deadline_at": instant_text(spec.deadline_at),
+        "timeout_seconds": spec.timeout_seconds,
+        "runtime_limit_seconds": record.runtime_limit_seconds,
+        "idle_timeout_seconds": spec.idle_timeout_seconds,
+        "body_retries": spec.body_retries,
+        "picked_up_at": instant_text(record.picked_up_at),
+        "time_is_up_at": time_is_up_text(record),
         "max_lease_losses": spec.max_lease_losses,
         "expected_outputs": spec.expected_outputs,
         "output_uri": spec.output_uri,
@@ -97,6 +104,22 @@ def job_fields(record: Record) -> dict[str, Any]:
         "worker": holder.consumer if holder else None,
         "host": holder.host if holder else None,
     }
+
+
+def time_is_up_text(record: Record) -> str | None:
+    """When the first of its limits is reached; None: never, or it counts from a claim to come."""
+    from stado.core.clocks import time_limit
+
+    limit = time_limit(record)
+    return None if limit is None else instant_text(instant_of(limit.at_ms))
+
+
+def instant_of(ms: int) -> datetime:
+    """The last one that the calendar has, where it has no such moment."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, tz=UTC)
+    except (ValueError, OverflowError):
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def warning_fields(ending: Ending | None) -> list[dict[str, str]]:
@@ -180,6 +203,7 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
     fields = job_fields(record)
     if heartbeat is not None:
         fields["started_at"] = instant_text(heartbeat.started_at)
+        fields["runs"] = heartbeat.runs or None
     return {
         **fields,
         "phase": heartbeat.phase.value if heartbeat else None,

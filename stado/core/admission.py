@@ -42,7 +42,8 @@ def admit(needs: Needs, offer: Offer, *, now_ms: int) -> Refusal | None:
     """None when the job may start; `now_ms` is milliseconds on the store's clock."""
     if needs.deadline_ms is not None and now_ms >= needs.deadline_ms:
         return Refusal(
-            "deadline_passed", "its deadline has passed, so that no worker starts it any more"
+            "deadline_passed",
+            "its deadline has passed: a coordinator, or a worker that looks, ends it",
         )
     if needs.image and not offer.images:
         return Refusal(

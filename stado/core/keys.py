@@ -12,6 +12,7 @@ import re
 from stado.core.states import State
 
 DEPLOYMENT = "stado.json"
+SETTINGS = "settings.json"
 RUNS = "runs/"
 READY = "index/ready/"
 QUEUE_MARKS = "index/ready/!"

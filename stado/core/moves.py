@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from stado.core import clocks
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Ending, Holder, Record, RunRecord
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
@@ -32,13 +33,20 @@ def first_record(run: RunRecord, *, job_id: str, spec: Spec) -> Record:
     )
 
 
-def claimed(record: Record, holder: Holder) -> Record:
-    """The running record of a queued one."""
+def claimed(record: Record, holder: Holder, *, runtime_limit_seconds: int | None = None) -> Record:
+    """The running record of a queued one. At the first claim its clock starts, and what the
+    deployment allows it is fixed."""
+    if record.picked_up_at is None:
+        record = record.evolve(
+            picked_up_at=holder.claimed_at, runtime_limit_seconds=runtime_limit_seconds
+        )
     return record.evolve(state=State.RUNNING, holder=holder)
 
 
 def ended(record: Record, ending: Ending) -> Record:
     """The job as it is when its epoch has ended so."""
+    if _never_ran_at_all(record, ending):
+        record = record.evolve(picked_up_at=None, runtime_limit_seconds=None)
     return record.evolve(
         state=ending.verdict.state or record.state,
         ending=ending,
@@ -51,6 +59,12 @@ def _has_started(record: Record, ending: Ending) -> bool:
     """Whether the epoch executed the command; one that was adopted is counted already."""
     adopted = record.holder is not None and record.holder.adopted
     return ending.started_at is not None and not adopted
+
+
+def _never_ran_at_all(record: Record, ending: Ending) -> bool:
+    """Whether it was given back untouched by the first who had it: its clock has not begun."""
+    first = record.holder is not None and record.holder.claimed_at == record.picked_up_at
+    return first and ending.reason is Reason.HOST_UNABLE and ending.verdict is Verdict.LOST
 
 
 def _is_loss(ending: Ending) -> bool:
@@ -77,8 +91,19 @@ def lost(
     reason: Reason,
     detail: str,
 ) -> Ending:
-    """The verdict on an epoch whose holder is gone: queued again, or failed when it was lost
-    too often. `started_at`: when its command was started, as its last beat told."""
+    """The verdict on an epoch whose holder is gone: queued again; timed out when its time is up;
+    failed when it was lost too often. `started_at`: when its command was started, as its last beat
+    told."""
+    limit = clocks.passed_limit(record, milliseconds(now))
+    if limit is not None:
+        return Ending(
+            verdict=Verdict.TIMED_OUT,
+            reason=limit.reason,
+            detail=clip(f"{limit.detail}; {detail}"),
+            started_at=started_at,
+            ended_at=now,
+            by=by,
+        )
     allowed = record.spec.max_lease_losses
     if allowed is None:
         allowed = MAX_LEASE_LOSSES_DEFAULT

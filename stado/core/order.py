@@ -8,9 +8,10 @@ nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stado.core import keys
+from stado.core.clocks import time_limit
 from stado.core.ids import milliseconds
 from stado.core.records import Record
 from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
@@ -29,7 +30,7 @@ class Needs:
     cpu_milli: int
     memory_mib: int
     deadline_ms: int | None = None
-    """On the store's clock; the job may not be started after it."""
+    """On the store's clock: when its time is up. The job may not be started after it."""
     image: bool = False
     """Whether its commands run in a container image."""
 
@@ -62,12 +63,18 @@ def needs_of(spec: Spec) -> Needs:
     )
 
 
+def needs_of_record(record: Record) -> Needs:
+    """As `needs_of`, with the moment at which the job's time is up, whatever limits it."""
+    limit = time_limit(record)
+    return replace(needs_of(record.spec), deadline_ms=None if limit is None else limit.at_ms)
+
+
 def entry_name(record: Record) -> str:
     """The one name in `index/ready/` that this queue record computes to."""
     inverted = PRIORITY_MAX - record.priority
     return (
         f"{inverted:019d}-{record.queued_ms:013d}-{record.id}"
-        f".{record.epoch}.{record.nonce}~{needs_of(record.spec).encode()}"
+        f".{record.epoch}.{record.nonce}~{needs_of_record(record).encode()}"
     )
 
 

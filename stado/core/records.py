@@ -12,6 +12,7 @@ import msgspec
 
 from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
+from stado.core.durations import Duration
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import POLICY_PREFIX, InputName, Priority, Request, Spec
@@ -122,6 +123,8 @@ class Ending(Part, frozen=True, kw_only=True):
     ended_at: Instant
     by: str
     """Who created the verdict: a consumer, a user, a coordinator."""
+    runs: Count | None = None
+    """How often the holder ran the command; None where it never did, or others gave the verdict."""
     output_files: Count | None = None
     """How many the epoch's manifest names; None where there is none."""
     output_bytes: Count | None = None
@@ -165,6 +168,10 @@ class Record(Document, frozen=True, kw_only=True):
     starts: Count = 0
     """Ended epochs whose command was executed."""
     lease_losses: Count = 0
+    picked_up_at: Instant | None = None
+    """When it was claimed first; None before. Its time limit counts from here, over all epochs."""
+    runtime_limit_seconds: Duration | None = None
+    """What the deployment allowed at that claim; None: no limit."""
     holder: Holder | None = None
     """Of this epoch; None while it is queued."""
     ending: Ending | None = None
@@ -194,6 +201,8 @@ class Intent(StrEnum):
     """What a claim cell that no agent holds will make of its epoch."""
 
     CANCEL = "cancel"
+    EXPIRE = "expire"
+    """Its time was up while it waited."""
 
 
 class ClaimCell(Document, frozen=True, kw_only=True):
@@ -285,6 +294,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     an upload that is not taken. One sentence, at most 1,024 characters."""
     progress: Progress | None = None
     """What the job reported last, if it reports anything."""
+    runs: Count = 0
+    """How often the command was started in this epoch: more than once where it is run again."""
 
 
 class RunRecord(Document, frozen=True, kw_only=True):
@@ -392,6 +403,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     """How it holds a job to the memory that it stated: `cgroup-v2`, `cgroup-v1`, `watchdog`."""
     runs_images_by: str | None = None
     """The container engine that answered there last, and its version: `docker 28.2.2`."""
+    max_run_seconds: Duration | None = None
+    """How long its host lets a command run; None: no limit."""
     throttled: Count = 0
     """Requests of the agent that the store has put off since the broadcast before."""
 

@@ -17,6 +17,7 @@ import msgspec
 
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Count, Instant, Part, Text, canonical, from_plain
+from stado.core.durations import DURATION_FORM, DURATION_SECONDS_MAX, Duration
 from stado.core.ids import JOB_PATTERN, is_run_id
 from stado.core.images import IMAGE_PATTERN, image_flaw
 from stado.core.inputs import NAME_PATTERN
@@ -39,6 +40,7 @@ AMOUNT_MAX = 1e6
 CPU_DEFAULT = 1.0
 MEMORY_GB_DEFAULT = 1.0
 MAX_LEASE_LOSSES_DEFAULT = 3
+BODY_RETRIES_MAX = 1000
 
 POLICY_PREFIX = "policy_"
 """With the id of the job that makes it: the name of a policy."""
@@ -54,6 +56,7 @@ Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 """Of cores or GiB."""
 
+BodyRetries = Annotated[int, msgspec.Meta(ge=0, le=BODY_RETRIES_MAX)]
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
 PolicyId = Annotated[str, msgspec.Meta(pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.pattern}\Z")]
@@ -156,7 +159,13 @@ class Spec(Part, frozen=True, kw_only=True):
     """GiB of memory reserved on the host; one when not stated."""
     priority: Priority = 0
     deadline_at: Instant | None = None
-    """No host starts the job after this instant."""
+    """The job has ended by this instant, or is ended then."""
+    timeout_seconds: Duration | None = None
+    """How long it may take from when it is picked up first; no limit of its own when not stated."""
+    idle_timeout_seconds: Duration | None = None
+    """How long a command may print, save and report nothing; for ever when not stated."""
+    body_retries: BodyRetries = 0
+    """How often the command is run again where it failed, before the job has failed."""
     max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
     expected_outputs: Patterns = msgspec.field(default_factory=list)
@@ -403,6 +412,9 @@ def _check_shared(spec: Spec) -> None:
     _check_priority(spec.priority)
     _check_amount("cpu", spec.cpu, "cores")
     _check_amount("memory-gb", spec.memory_gb, "GiB")
+    _check_duration("timeout", spec.timeout_seconds)
+    _check_duration("idle-timeout", spec.idle_timeout_seconds)
+    _check_body_retries(spec.body_retries)
     _check_environment(spec.environment)
     _check_secrets(spec)
     if spec.pre_command is not None:
@@ -508,6 +520,23 @@ def _check_priority(priority: int) -> None:
 def _check_amount(name: str, value: float | None, unit: str) -> None:
     if value is not None and not 0 < value < AMOUNT_MAX:
         raise Refused(f"{name}_not_positive", f"{name} {value} must be a positive number of {unit}")
+
+
+def _check_duration(name: str, seconds: int | None) -> None:
+    """A program can hand over anything; True is no number of seconds."""
+    if seconds is None:
+        return
+    if type(seconds) is not int or not 1 <= seconds <= DURATION_SECONDS_MAX:
+        code = f"{name.replace('-', '_')}_invalid"
+        raise Refused(code, f"{name} {seconds!r} must be {DURATION_FORM}, ten years at most")
+
+
+def _check_body_retries(count: int) -> None:
+    if type(count) is not int or not 0 <= count <= BODY_RETRIES_MAX:
+        raise Refused(
+            "body_retries_invalid",
+            f"body-retries {count!r} must be a whole number from 0 to {BODY_RETRIES_MAX}",
+        )
 
 
 def _check_variable_name(name: str) -> None:

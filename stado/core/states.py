@@ -65,6 +65,11 @@ class Reason(StrEnum):
     MEMORY_LIMIT_EXCEEDED = "memory_limit_exceeded"
     HOST_UNABLE = "host_unable"
     NO_CHECKPOINT_SAVED = "no_checkpoint_saved"
+    TIMEOUT = "timeout"
+    ORG_RUNTIME_LIMIT_EXCEEDED = "org_runtime_limit_exceeded"
+    DEADLINE_PASSED = "deadline_passed"
+    PRE_RUNNING_DEADLINE = "pre_running_deadline"
+    BODY_HUNG = "body_hung"
 
 
 class WarningCode(StrEnum):

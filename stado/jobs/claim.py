@@ -16,6 +16,7 @@ from stado.core.records import ClaimCell, Holder, Record
 from stado.core.states import State
 from stado.errors import StoreError
 from stado.jobs.endings import delete_queued, finish_intent, remove_queued, settle
+from stado.jobs.expiry import expire_if_over
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
@@ -47,14 +48,25 @@ class Claimed:
         return self.record.holder.token
 
 
-def claim(repo: Repository, entry: ReadyEntry, claimant: Claimant) -> Claimed | None:
-    """Claims the epoch that an index entry names; None when it is not to be had.
+def claim(
+    repo: Repository,
+    entry: ReadyEntry,
+    claimant: Claimant,
+    *,
+    runtime_limit_seconds: int | None = None,
+) -> Claimed | None:
+    """Claims the epoch that an index entry names; None when it is not to be had. A job that is
+    claimed first may take `runtime_limit_seconds` from then on.
 
     Requests on the normal path: 1 read, 2 writes, 2 deletes. A crash after the gate leaves a
     running record that a reaper finds; after the cell also a queue record, which whoever meets
     it removes."""
     queued = _queued_record(repo, entry)
-    return _take(repo, queued, holder_of(repo, claimant)) if queued is not None else None
+    if queued is None or expire_if_over(repo, queued.value, by=claimant.consumer):
+        return None
+    holder = holder_of(repo, claimant)
+    record = moves.claimed(queued.value, holder, runtime_limit_seconds=runtime_limit_seconds)
+    return _take(repo, queued, record, holder)
 
 
 def adopt(repo: Repository, record: Record, holder: Holder) -> Claimed | None:
@@ -64,11 +76,12 @@ def adopt(repo: Repository, record: Record, holder: Holder) -> Claimed | None:
     queued = repo.find_record(State.QUEUED, record.id)
     if queued is None or queued.value.epoch != record.epoch:
         return None
-    return _take(repo, queued, holder)
+    return _take(repo, queued, moves.claimed(queued.value, holder), holder)
 
 
-def _take(repo: Repository, queued: Stored[Record], holder: Holder) -> Claimed | None:
-    record = moves.claimed(queued.value, holder)
+def _take(
+    repo: Repository, queued: Stored[Record], record: Record, holder: Holder
+) -> Claimed | None:
     version = _pass_gate(repo, record)
     if version is None or not _make_final(repo, record, holder):
         return None

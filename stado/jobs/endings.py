@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from stado.core import keys, moves
+from stado.core.clocks import time_limit
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, LateResult, Record
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Conflict, Unreadable
@@ -123,6 +124,15 @@ def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
 
 def ending_of_intent(claim: ClaimCell) -> Ending:
     """The same from whoever finishes it."""
+    if claim.intent is Intent.EXPIRE:
+        limit = time_limit(claim.record)
+        return Ending(
+            verdict=Verdict.TIMED_OUT,
+            reason=Reason.DEADLINE_PASSED if limit is None else limit.reason,
+            detail=f"{'its time is up' if limit is None else limit.detail}; it was in the queue",
+            ended_at=claim.at,
+            by=claim.by,
+        )
     return Ending(
         verdict=Verdict.CANCELLED,
         reason=Reason.CANCELLED_BY_USER,

@@ -38,6 +38,7 @@ class LifeSigns:
         phase_since: datetime | None = None,
         trouble: str | None = None,
         progress: Progress | None = None,
+        runs: int = 0,
     ) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
@@ -54,6 +55,7 @@ class LifeSigns:
             phase_since=phase_since,
             trouble=None if trouble is None else moves.clip(trouble),
             progress=progress,
+            runs=runs,
         )
         key = keys.heartbeat(self._record.id)
         for _ in range(_ROUNDS_MAX):

@@ -20,6 +20,7 @@ from stado.core.records import Record
 from stado.core.states import State
 from stado.errors import Exists, StoreError, Unreadable
 from stado.jobs.endings import finish_intent, remove_queued, settle
+from stado.jobs.expiry import expire_if_over
 from stado.jobs.repository import Cells, Repository
 from stado.ports import Entropy
 from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
@@ -116,13 +117,16 @@ class RepairReport:
     entries_written: int = 0
     entries_deleted: int = 0
     settled: int = 0
+    expired: int = 0
+    """Jobs whose time was up while they waited."""
     unreadable: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Jobs at which the store refused something."""
 
     @property
     def changed(self) -> bool:
-        return bool(self.entries_written or self.entries_deleted or self.settled)
+        changes = self.entries_written, self.entries_deleted, self.settled, self.expired
+        return any(changes)
 
 
 class _Turns:
@@ -164,22 +168,25 @@ def _alternating(*sources: Iterator[str]) -> Iterator[str]:
 
 class Repair:
     """Compares `queue/` with `index/ready/` both ways, and looks at the cells of queued jobs, a
-    slice a turn. Any number of repairs may run at once.
+    slice a turn; on the way it ends jobs whose time is up. Any number of repairs may run at once.
 
     A turn mends for `turn_seconds` at most, by whole jobs. `once`: for a process that makes one
-    turn, which then begins anywhere."""
+    turn, which then begins anywhere. `by`: whose name is under what it ends."""
 
     def __init__(
         self,
         repo: Repository,
         *,
+        by: str = "repair",
         slice_size: int = 50,
         turn_seconds: float = math.inf,
         once: bool = False,
     ) -> None:
         self._repo = repo
+        self._by = by
         self._turn_seconds = turn_seconds
         entropy = repo.entropy if once else None
+        self._over = _Turns(slice_size * 4, entropy)
         self._missing = _Turns(slice_size * 4, entropy)
         self._orphans = _Turns(slice_size * 4, entropy)
         self._doubled = _Turns(slice_size * 4, entropy)
@@ -194,7 +201,10 @@ class Repair:
         orphans = sorted(by_job.keys() - set(queued))
         missing = [job_id for job_id in queued if job_id not in by_job]
         doubled = [job_id for job_id in queued if len(by_job.get(job_id, [])) > 1]
+        now_ms = self._repo.now_ms()
+        over = sorted(job_id for job_id in queued if _is_over(by_job.get(job_id, ()), now_ms))
         chosen = _alternating(
+            self._over.take(over),
             self._orphans.take(orphans),
             self._missing.take(missing),
             self._doubled.take(doubled),
@@ -227,7 +237,11 @@ class Repair:
             cells = self._repo.cells(job_id)
             if queued is None:
                 self._drop_over(job_id, entries, cells, report)
-            elif not self._finish(job_id, queued.value.epoch, cells, report):
+            elif self._finish(job_id, queued.value.epoch, cells, report):
+                return
+            elif expire_if_over(self._repo, queued.value, by=self._by):
+                report.expired += 1
+            else:
                 self._correct(queued.value, entries, report)
         except Unreadable as error:
             report.unreadable.append(error.key)
@@ -279,6 +293,12 @@ class Repair:
             return False
         report.settled += 1
         return True
+
+
+def _is_over(entries: Iterable[ReadyEntry], now_ms: int) -> bool:
+    """Whether an entry of a job says that its time is up."""
+    moments = (entry.needs.deadline_ms for entry in entries)
+    return any(at_ms is not None and now_ms >= at_ms for at_ms in moments)
 
 
 def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:

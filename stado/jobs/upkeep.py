@@ -36,7 +36,7 @@ class Passes:
     ) -> None:
         self._repo = repo
         self._reaper = Reaper(repo, by=by, once=once)
-        self._repair = Repair(repo, turn_seconds=turn_seconds, once=once)
+        self._repair = Repair(repo, by=by, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []
@@ -74,10 +74,11 @@ class Passes:
         report = self._repair.turn()
         if report.changed:
             log.info(
-                "event=repaired entries_written=%d entries_deleted=%d settled=%d",
+                "event=repaired entries_written=%d entries_deleted=%d settled=%d expired=%d",
                 report.entries_written,
                 report.entries_deleted,
                 report.settled,
+                report.expired,
             )
 
     def _finish_submissions(self) -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from stado.core.admission import Offer, admit
 from stado.core.ids import milliseconds
-from stado.core.order import Needs, entry_name, needs_of
+from stado.core.order import Needs, entry_name, needs_of, needs_of_record
 from stado.core.records import Capacity, Record
 from stado.core.spec import Spec
 from stado.jobs.health import AgentSight, AgentState, Fleet
@@ -136,7 +136,7 @@ def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unr
 
 def explain(repo: Repository, record: Record) -> Explanation:
     """Of a queued job. Two listings (a thousand names of the queue) and a read an agent."""
-    needs = needs_of(record.spec)
+    needs = needs_of_record(record)
     page = read_page(repo)
     fleet = Fleet(repo)
     hosts = views(needs, fleet.look())
@@ -254,7 +254,7 @@ def _deadline_gate(needs: Needs, now_ms: int) -> Gate:
         return Gate(
             GateName.DEADLINE, "its deadline has not passed" if stated else "it has no deadline"
         )
-    wait = Wait(refusal.code, refusal.text, "cancel it, and submit it again with a later one")
+    wait = Wait(refusal.code, refusal.text, "submit it again with more time")
     return Gate(GateName.DEADLINE, "its deadline has passed", wait)
 
 

@@ -348,6 +348,9 @@ class Script:
     over_memory: str | None = None
     """What is said of its memory when it has ended."""
 
+    then: Script | None = None
+    """What the same command does when it is started the next time."""
+
 
 @dataclass
 class Execution:
@@ -370,6 +373,7 @@ class FakeCommand:
         self._command = command
         self.exit_code: int | None = None
         self.signals: list[int] = []
+        self.signalled_at: list[float] = []
         self._woken = False
         self.resistance: str | None = script.resistance
         self.over_memory: str | None = None
@@ -407,6 +411,7 @@ class FakeCommand:
         if not self.living():
             return []
         self.signals.append(signal_number)
+        self.signalled_at.append(self._clock.monotonic())
         if self.resistance is not None:
             return [Resistance(self._identity, self.resistance)]
         if signal_number == signal.SIGKILL or not self._script.deaf:
@@ -496,6 +501,8 @@ class FakeProcesses:
         script = self.scripts.get(text, Script())
         if script.refused is not None:
             raise script.refused
+        if script.then is not None:
+            self.scripts[text] = script.then
         started = FakeCommand(self._clock, self._new_pid(), script, command)
         epoch = int(command.environment["STADO_EPOCH"])
         now = self._clock.monotonic()

@@ -9,6 +9,7 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Ending, Heartbeat, LateResult, Record
+from stado.core.settings import Limits
 from stado.core.spec import Spec
 from stado.jobs.claim import Claimed
 from stado.jobs.life import seal_epoch
@@ -52,6 +53,9 @@ class Scene:
         self.environment = {"PATH": "/bin"}
         self.secrets = Secrets(SecretSettings())
         self.engine: Engine | None = None
+        self.limits = Limits()
+        """Of the deployment, as the agent knows them at the claim."""
+        self.max_run_seconds: int | None = None
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
 
@@ -61,7 +65,7 @@ class Scene:
         self.processes.scripts[command] = script
 
     def claim(self) -> Claimed:
-        return self.world.claimed_of(self.job)
+        return self.world.claimed_of(self.job, runtime_limit_seconds=self.limits.runtime_seconds)
 
     def lose_epoch_one(self) -> None:
         """Somebody had the job and died: epoch 2 is queued."""
@@ -97,7 +101,8 @@ class Scene:
 
     def job_run(self, claimed: Claimed, store: Store) -> JobRun:
         """In the process that calls it."""
-        return JobRun(self.world.repo_over(store), self.host(), claimed, self.entry)
+        repo = self.world.repo_over(store)
+        return JobRun(repo, self.host(), claimed, self.entry, limits=self.limits)
 
     def host(self) -> Host:
         identity: ProcessIdentity = self.processes.own_identity()
@@ -110,6 +115,7 @@ class Scene:
             log_limit=self.log_limit,
             secrets=self.secrets,
             engine=self.engine,
+            max_run_seconds=self.max_run_seconds,
         )
 
     def store(

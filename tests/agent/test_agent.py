@@ -62,6 +62,11 @@ class Host:
         self.salvage_trouble.on = False
         self.supervisors_trouble = Trouble(FaultKind.UNAVAILABLE, lambda *_: True)
         self.supervisors_trouble.on = False
+        self.settings_trouble = Trouble(FaultKind.UNAVAILABLE, lambda _, key: key == keys.SETTINGS)
+        self.settings_trouble.on = False
+        self.on_key: Callable[[Operation, str], object] = lambda *_: None
+        """Before each request of the agent."""
+
         self.on_listing: Callable[[], object] = lambda: None
         """After the agent has listed the queue."""
 
@@ -76,11 +81,14 @@ class Host:
         self,
         *,
         limits: Limits | None = None,
+        max_run_seconds: int | None = None,
         before: Callable[[Operation, str], None] | None = None,
     ) -> Agent:
         listed: Store = GuardedStore(self.world.store, after=self._after)
         faulty: Store = FaultyStore(listed, self.clock, self.trouble)
-        own: Store = GuardedStore(faulty, before=lambda *_: self.on_request())
+        noted: Store = GuardedStore(faulty, before=self._note_key)
+        troubled: Store = FaultyStore(noted, self.clock, self.settings_trouble)
+        own: Store = GuardedStore(troubled, before=lambda *_: self.on_request())
         failing: Store = GuardedStore(self.world.store, before=self._fail_if_asked)
         guarded: Store = GuardedStore(failing, before=before)
         theirs: Store = FaultyStore(
@@ -91,7 +99,9 @@ class Host:
         return Agent(
             self.world.repo_over(own),
             self.world.repo_over(theirs),
-            settings=AgentSettings(NAME, 2.0, limits or Limits(), version="1.0"),
+            settings=AgentSettings(
+                NAME, 2.0, limits or Limits(), max_run_seconds=max_run_seconds, version="1.0"
+            ),
             host=HostPorts(
                 self.folder,
                 self.processes,
@@ -100,6 +110,9 @@ class Host:
                 engine=self.engine,
             ),
         )
+
+    def _note_key(self, operation: Operation, key: str) -> None:
+        self.on_key(operation, key)
 
     def _after(self, operation: Operation, key: str) -> None:
         if operation is Operation.LIST and key == keys.READY:

@@ -28,7 +28,8 @@ def fork(scene: Scene, store: Store | None = None) -> FakeProcess:
 
 
 def order(scene: Scene, supervisor: FakeProcess) -> None:
-    supervisor.channel.send({"do": "run", "entry": scene.entry.name, "trial": False})
+    wanted = {"do": "run", "entry": scene.entry.name, "trial": False}
+    supervisor.channel.send({**wanted, "limits": scene.limits.plain()})
 
 
 def answers(scene: Scene, supervisor: FakeProcess) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from stado.core.admission import Offer
 from stado.core.order import ReadyEntry
 from stado.core.spec import Spec
@@ -98,3 +100,20 @@ def test_a_page_is_read_again_after_a_moment(world: World) -> None:
     entry = supply.next_fitting(ROOM, skip=_none)
     assert entry is not None
     assert entry.job_id == urgent
+
+
+def test_jobs_whose_time_is_up_are_handed_out_once_a_look_and_a_few_at_a_time(
+    world: World,
+) -> None:
+    deadline = world.repo.now() + timedelta(seconds=10)
+    world.submit(*["true"] * 9, spec=Spec(command="", deadline_at=deadline))
+    world.submit()
+    supply = Supply(world.repo, poll_seconds=1)
+    supply.next_fitting(ROOM, skip=_none)
+    assert supply.take_over() == []
+    world.clock.sleep(10)
+    supply.next_fitting(ROOM, skip=_none)
+    over = supply.take_over()
+    assert len(over) == 4
+    assert all(entry.needs.deadline_ms is not None for entry in over)
+    assert supply.take_over() == []

@@ -65,6 +65,7 @@ def test_a_hindered_host_says_what_hinders_it_and_is_not_free(stado: Program, wo
     assert "0 hosts at work, 1 hindered; 0 cores free" in result.stderr
     (host,) = stado.json("hosts")["hosts"]
     assert host["hindrance"]["code"] == "disk_full"
+    assert host["max_run_seconds"] is None
     assert (host["limits_memory_by"], host["contains_by"]) == ("watchdog", "cgroup-v2")
 
 

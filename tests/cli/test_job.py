@@ -160,6 +160,30 @@ def test_a_story_tells_how_long_the_command_ran_and_plain_amounts(
     assert "deadline  2100-01-01 00:00:00Z" in shown
 
 
+def test_a_story_tells_of_limits_and_runs(stado: Program, world: World) -> None:
+    limits = ("--timeout", "2h", "--idle-timeout", "10m", "--body-retries", "3")
+    job_id = stado.ok("submit", "--run-id", "story", *limits, "run")
+    shown = stado.ok("job", "show", job_id)
+    assert "time      at most 2h from when it is picked up" in shown
+    assert "idle      ended after 10m without a sign of work" in shown
+    assert "retries   run 4 times at most on its host" in shown
+    assert stado.json("job", "show", job_id)["time_is_up_at"] is None
+    claimed = world.claim(job_id)
+    world.beat(claimed, Phase.RUNNING, runs=2)
+    assert "run 2 of 4" in stado.ok("job", "show", job_id)
+    fields = stado.json("job", "show", job_id)
+    assert (fields["timeout_seconds"], fields["body_retries"], fields["runs"]) == (7200, 3, 2)
+    assert fields["picked_up_at"] < fields["time_is_up_at"]
+    detail = "it reached its own time limit of 2h, counted from when it was picked up first"
+    reason = Reason.ORG_RUNTIME_LIMIT_EXCEEDED
+    world.end(claimed, Verdict.TIMED_OUT, reason=reason, detail=detail, runs=2, exit_code=None)
+    shown = stado.ok("job", "show", job_id)
+    assert f"timed_out (org_runtime_limit_exceeded): {detail}" in shown
+    assert "its command was run 2 times" in shown
+    assert "timed_out" in stado.ok("status")
+    assert "org_runtime_limit_exceeded" in stado.ok("status")
+
+
 def test_values_of_the_environment_are_not_shown(stado: Program, world: World) -> None:
     job_id = stado.ok("submit", "--run-id", "x", "--env", "KEY=hidden-value", "run")
     for args in (["show", job_id], ["show", job_id, "--json"]):

@@ -74,6 +74,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("--pre-command", "make", "--strict-shell", "--secret-env", "KEY=team/db#password"),
         *("--image", "lab/train:1"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
+        *("--timeout", "2h", "--idle-timeout", "90", "--body-retries", "3"),
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
         *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest", "run"),
@@ -93,6 +94,9 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "memory_gb": 4.0,
         "priority": 7,
         "deadline_at": "2100-01-01T00:00:00Z",
+        "timeout_seconds": 7200,
+        "idle_timeout_seconds": 90,
+        "body_retries": 3,
         "max_lease_losses": -1,
         "expected_outputs": ["a", "b/*"],
         "output_uri": "stado://x",
@@ -257,6 +261,10 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
         (["--run-id", "x", "--deadline-at", "2030-01-01T00:00:00", "run"], None, "a time zone"),
         (["--run-id", "x", "--deadline-at", "2030-02-30T00:00:00Z", "run"], None, "no instant"),
         (["--run-id", "x", "--max-lease-losses", "-1", "run"], None, "'-1' must be 0 or more"),
+        (["--run-id", "x", "--timeout", "0", "run"], None, "'0' must be a positive whole number"),
+        (["--run-id", "x", "--timeout", "1.5h", "run"], None, "'1.5h' must be a positive whole"),
+        (["--run-id", "x", "--idle-timeout", "soon", "run"], None, "or one with m, h or d behind"),
+        (["--run-id", "x", "--body-retries", "-1", "run"], None, "body-retries -1 must be a whole"),
         (["--run-id", "x", "--batch", "/nowhere"], None, "'/nowhere' cannot be read: No such file"),
         (["--run-id", "x", "--batch", "-"], b"", "standard input holds no command"),
         (["--run-id", "x", "--batch", "-"], b"# only\n\n", "standard input holds no command"),
@@ -279,7 +287,7 @@ def test_a_deadline_that_has_passed_is_said(stado: Program, world: World) -> Non
     result = stado("submit", "--run-id", "x", "--deadline-at", "2020-01-01T00:00:00Z", "run")
     assert result.exit_code == 0
     assert "; it will not start: its deadline has passed" in result.stderr
-    assert "to do: cancel it, and submit it again" in result.stderr
+    assert "to do: submit it again with more time" in result.stderr
 
 
 def test_the_answer_says_what_the_job_waits_for(stado: Program, world: World) -> None:

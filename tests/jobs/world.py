@@ -77,9 +77,10 @@ class World:
     def claim(self, claimant: Claimant = ALICE) -> Claimed | None:
         return claim_head(self.repo, claimant)
 
-    def claimed_of(self, job_id: str) -> Claimed:
+    def claimed_of(self, job_id: str, *, runtime_limit_seconds: int | None = None) -> Claimed:
         """Claims this very job."""
-        claimed = claim(self.repo, entry_of(self.record(State.QUEUED, job_id)), ALICE)
+        entry = entry_of(self.record(State.QUEUED, job_id))
+        claimed = claim(self.repo, entry, ALICE, runtime_limit_seconds=runtime_limit_seconds)
         assert claimed is not None
         return claimed
 

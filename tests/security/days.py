@@ -64,6 +64,8 @@ def _cancel(made: Deployment) -> None:
     for run in ("huge", "huger"):
         made.stado("submitter", "submit", "--run-id", run, "--cpu", "1000", "true")
     made.stado("submitter", "cancel", "huge")
+    for limit in ("2h", "3h"):
+        made.stado("operator", "settings", "set", "limits.runtime_seconds", limit)
     made.stado("operator", "queue", "pause")
     made.stado("operator", "doctor", code=1)
     made.stado("operator", "queue", "resume")
@@ -75,6 +77,7 @@ def _look(made: Deployment, role: str) -> None:
     for command in (
         ("status",),
         ("hosts",),
+        ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),
         ("artifact", "list"),

@@ -26,6 +26,7 @@ from stado.jobs.life import LifeSigns
 from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
+from stado.jobs.settings import read_settings
 from stado.jobs.status import newest, story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
@@ -51,6 +52,7 @@ _FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
 def requests_of_submitters() -> set[Request]:
     requests: set[Request] = set()
     _open(requests)
+    _read_settings(requests)
     _settle_late(requests)
     for move in _moves().values():
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _look_around)
@@ -73,6 +75,7 @@ def requests_of_readers() -> set[Request]:
     """What is not refused."""
     requests: set[Request] = set()
     _open(requests)
+    _read_settings(requests)
     for move in _moves().values():
         _meet_what_is_left(
             move,
@@ -100,6 +103,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     """Their jobs, and a coordinator's part while there is none."""
     requests: set[Request] = set()
     _open(requests)
+    _read_settings(requests)
     _settle_late(requests)
     _find_what_was_lost(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     for move in _moves().values():
@@ -120,6 +124,7 @@ def _moves() -> dict[str, Move]:
         "submit": lambda world, store, _: _submit_twice(world.repo_over(store)),
         "cancel what runs": _cancel_running,
         "fail": _fail,
+        "time out": _time_out,
         "beat": _beat,
     }
     return MOVES | own
@@ -162,6 +167,13 @@ def _fail(world: World, store: Store, job: str) -> None:
     claimed = claim_head(repo, ALICE)
     assert claimed is not None
     end(repo, claimed, Verdict.FAILED)
+
+
+def _time_out(world: World, store: Store, job: str) -> None:
+    repo = world.repo_over(store)
+    claimed = claim_head(repo, ALICE)
+    assert claimed is not None
+    end(repo, claimed, Verdict.TIMED_OUT)
 
 
 def _beat(world: World, store: Store, job: str) -> None:
@@ -246,6 +258,11 @@ def _find_what_was_lost(tick_of: Callable[[Repository], Tick], requests: set[Req
 def _open(requests: set[Request]) -> None:
     """What every program does first."""
     read_deployment(RecordingStore(World().store, requests))
+
+
+def _read_settings(requests: set[Request]) -> None:
+    world = World()
+    read_settings(world.repo_over(RecordingStore(world.store, requests)))
 
 
 def _look_around(world: World, repo: Repository, job: str) -> None:

@@ -27,6 +27,9 @@ _GIB = 1024**3
 VERIFY = "verify"
 """The verify command of every job that has one."""
 
+FAILURE = 7
+"""What a run ends with that another one follows, if it may."""
+
 RESULT = "result.txt"
 """The file that a command writes, if it writes any."""
 
@@ -37,6 +40,8 @@ class Script:
 
     seconds: float
     exit_code: int = 0
+    failures: int = 0
+    """So many runs of an epoch fail before one ends with the exit code."""
     print_every: float = 0.0
     """Seconds between its lines; 0: it prints at its start and its end alone."""
     checkpoint_every: float = 0.0
@@ -59,6 +64,7 @@ class SimCommand:
         self.script = script
         self.job_id = command.environment["STADO_JOB_ID"]
         self.epoch = int(command.environment["STADO_EPOCH"])
+        self.run = int(command.environment["STADO_BODY_RUN"])
         self.started_at = self.host.kernel.now
         self.exit_code: int | None = None
         self.printed = bytearray()
@@ -104,7 +110,8 @@ class SimCommand:
 
     def _end(self) -> None:
         self._print(f"ended {self.job_id} {self.epoch}\n")
-        self.die(self.script.exit_code)
+        fails = self.run <= self.script.failures and not self.is_verify
+        self.die(FAILURE if fails else self.script.exit_code)
 
     def _print(self, text: str) -> None:
         """What nobody reads, since the supervisor is dead, goes nowhere. What a frozen one has not

@@ -19,7 +19,7 @@ from stado.jobs.reaping import Reaper
 from stado.jobs.status import newest, states_of
 from stado.jobs.submit import submit
 from tests.simulation.commands import VERIFY
-from tests.simulation.plan import draw_script
+from tests.simulation.plan import draw_limits, draw_script
 from tests.simulation.process import SimHost
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Person:
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
+            **draw_limits(self._kernel, world.plan, repo.now()),
         )
         request = make_request(commands, spec, batch=count > 1)
         order = _Order(f"run-{len(world.scripts)}", request)

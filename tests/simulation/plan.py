@@ -4,6 +4,8 @@ how long it lasts."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from stado.storage.port import LIST_LIMIT_MAX
 from tests.simulation.commands import Script
@@ -19,6 +21,7 @@ class HostPlan:
     cpu: float = 2.0
     rate: float = 1.0
     skew_seconds: float = 0.0
+    max_run_seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Plan:
     outages: int = 0
     """How often the line of a host that works is away for longer than a lease; then jobs are long,
     so that most of them live through one."""
+
+    runtime_limit_seconds: int | None = None
+    """Of the deployment."""
+
+    limited: float = 0.0
+    """The share of submissions that state limits of time, or runs."""
 
     ways: Ways = field(default_factory=Ways)
     rates: Rates = field(default_factory=Rates)
@@ -73,6 +82,8 @@ class Plan:
             ),
             rates=Rates.drawn(kernel),
             versions_by_content=dice.random() < 0.5,
+            runtime_limit_seconds=dice.choice((None, None, None, None, round(6 * lease))),
+            limited=dice.choice((0.0, 0.3, 0.6)),
         )
         return plan.with_outages(kernel) if dice.random() < 0.2 else plan
 
@@ -98,7 +109,23 @@ def _draw_host(kernel: Kernel) -> HostPlan:
         cpu=dice.choice((1.0, 2.0, 4.0)),
         rate=dice.choice((1.0, 1.0, 0.995, 1.005)),
         skew_seconds=dice.choice((0.0, 0.0, 7200.0, -7200.0, 3.0)),
+        max_run_seconds=dice.choice((None, None, None, None, 25)),
     )
+
+
+def draw_limits(kernel: Kernel, plan: Plan, now: datetime) -> dict[str, Any]:
+    """Fields of a spec: of some jobs what ends them for their time, and how often they run."""
+    dice, lease = kernel.random, plan.lease
+    if dice.random() >= plan.limited:
+        return {}
+    limits: dict[str, Any] = {"body_retries": dice.choice((0, 0, 1, 3))}
+    if dice.random() < 0.5:
+        limits["timeout_seconds"] = round(dice.choice((1.0, lease / 2, 2 * lease, 5 * lease)))
+    if dice.random() < 0.3:
+        limits["deadline_at"] = now + timedelta(seconds=dice.uniform(0, plan.safety))
+    if dice.random() < 0.2:
+        limits["idle_timeout_seconds"] = round(dice.choice((lease / 2, 2 * lease)))
+    return limits
 
 
 def draw_script(kernel: Kernel, plan: Plan) -> Script:
@@ -112,6 +139,7 @@ def draw_script(kernel: Kernel, plan: Plan) -> Script:
     return Script(
         seconds=seconds,
         exit_code=dice.choice((0, 0, 0, 0, 1)),
+        failures=dice.choice((0, 0, 0, 1, 2)) if plan.limited else 0,
         print_every=dice.choice((0.0, 1.0, 10.0)),
         checkpoint_every=dice.choice((0.0, 0.0, lease / 8, lease)),
         writes_output=dice.random() < 0.3,

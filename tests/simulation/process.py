@@ -198,6 +198,7 @@ class SimHost:
     """Of its wall clock; stepped by operators."""
     cpu: float = 2.0
     memory_gb: float = 8.0
+    max_run_seconds: int | None = None
     on_error: Callable[[SimProcess, Strand, BaseException], None] = _ignore
 
     boots: int = 1

@@ -81,6 +81,7 @@ class AgentService(Service):
                     consumer=f"agent@{host.name}",
                     poll_seconds=world.plan.poll,
                     log_limit=LOG_LIMIT,
+                    max_run_seconds=host.max_run_seconds,
                     version="sim",
                 ),
                 host=HostPorts(

@@ -19,6 +19,7 @@ from stado.core import keys
 from stado.core.documents import decode
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Proof, RunRecord
+from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import Request
 from stado.core.states import State
 from stado.jobs.deployments import make_deployment
@@ -122,6 +123,9 @@ class World:
             cancel_grace_seconds=plan.grace,
             by="operator",
         )
+        if plan.runtime_limit_seconds is not None:
+            limits = Limits(runtime_seconds=plan.runtime_limit_seconds)
+            self.store.create(keys.SETTINGS, DeploymentSettings(limits=limits).encode())
 
     def _make_hosts(self) -> None:
         self.hosts = [
@@ -130,6 +134,7 @@ class World:
                 cpu=host.cpu,
                 rate=host.rate,
                 skew_seconds=host.skew_seconds,
+                max_run_seconds=host.max_run_seconds,
             )
             for number, host in enumerate(self.plan.hosts, 1)
         ]
@@ -139,7 +144,13 @@ class World:
         self.laptops = [self._host(f"laptop-{number}") for number in range(1, self.plan.people + 1)]
 
     def _host(
-        self, name: str, *, cpu: float = 2.0, rate: float = 1.0, skew_seconds: float = 0.0
+        self,
+        name: str,
+        *,
+        cpu: float = 2.0,
+        rate: float = 1.0,
+        skew_seconds: float = 0.0,
+        max_run_seconds: int | None = None,
     ) -> SimHost:
         folder = self.folder / name
         folder.mkdir()
@@ -150,6 +161,7 @@ class World:
             rate=rate,
             skew_seconds=skew_seconds,
             cpu=cpu,
+            max_run_seconds=max_run_seconds,
             on_error=self._note_error,
         )
 
@@ -271,7 +283,8 @@ class World:
     def bound_seconds(self) -> float:
         """Late writes land, the longest jobs run one after another on the smallest host, and each
         of some steps waits for a lease and for the pauses of who tries again."""
-        work = sum(script.seconds for script in self.scripts.values())
+        scripts = self.scripts.values()
+        work = sum(script.seconds * (script.failures + 1) for script in scripts)
         return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0
 
     def unrest(self) -> str | None:
@@ -324,6 +337,8 @@ class World:
                 if entry.key.endswith(".end.json"):
                     end = decode(EndCell, entry.key, self.store.get(entry.key).data)
                     events[f"verdict {end.ending.verdict}"] += 1
+                    events[f"reason {end.ending.reason}"] += 1
+                    events["run again"] += (end.ending.runs or 1) - 1
                     adopted = end.record.holder is not None and end.record.holder.adopted
                     events["adoption"] += adopted
         return events

@@ -11,12 +11,14 @@ from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
+from tests.simulation.checkers.times import TimesChecker
 
 CHECKERS: tuple[type[Checker], ...] = (
     CellsChecker,
     SealsChecker,
     FindingChecker,
     StartsChecker,
+    TimesChecker,
     AnswersChecker,
     CancelsChecker,
     LogsChecker,

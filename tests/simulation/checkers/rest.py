@@ -62,6 +62,8 @@ class RestChecker(Checker):
         asked = self._cancel_asked(record)
         if ending.verdict is Verdict.CANCELLED and not asked:
             self.fail(f"{record.id} is cancelled, and nobody asked for that")
+        if ending.verdict is Verdict.TIMED_OUT and ending.exit_code is not None:
+            self.fail(f"{record.id} had ended by itself, and timed out")
         if ending.exit_code is None and ending.verdict is not Verdict.COMPLETED:
             return
         ended = [

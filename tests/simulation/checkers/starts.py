@@ -48,10 +48,17 @@ class StartsChecker(Checker):
 
     def _check_others(self, command: SimCommand, what: str) -> None:
         for other in self._starts[command.job_id]:
-            if other.epoch >= command.epoch:
+            if other.epoch >= command.epoch and not self._follows(command, other):
                 self.fail(f"{what} started after epoch {other.epoch} had")
             if other.exit_code is None and not self._is_over(other):
                 self.fail(f"{what} started beside epoch {other.epoch}, which was not lost")
+
+    @staticmethod
+    def _follows(command: SimCommand, other: SimCommand) -> bool:
+        """Whether it is a later run of the same start: in the same hands, after the other one has
+        failed by itself."""
+        failed = other.exit_code is not None and other.exit_code > 0
+        return failed and other.owner is command.owner and other.run < command.run
 
     def _is_over(self, command: SimCommand) -> bool:
         """Whether its epoch was ended without it: it is cut off, or has just not heard yet."""
@@ -62,8 +69,11 @@ class StartsChecker(Checker):
             record = self._resting(job_id)
             if record is None:
                 continue
-            if record.starts < len(commands):
-                self.fail(f"{job_id} was started {len(commands)} times and tells {record.starts}")
+            starts = sum(command.run == 1 for command in commands)
+            if record.starts < starts:
+                self.fail(f"{job_id} was started {starts} times and tells {record.starts}")
+            if max(command.run for command in commands) > record.spec.body_retries + 1:
+                self.fail(f"{job_id} was run more often than it may be")
             last = max(commands, key=lambda command: command.epoch)
             if record.epoch < last.epoch:
                 self.fail(f"{job_id} ended in epoch {record.epoch} and ran in {last.epoch}")

@@ -1,0 +1,65 @@
+"""What the deployment decides, as an agent knows it: read at its start, and then now and then.
+
+A claim fixes for its job what was known then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from stado.core import keys
+from stado.core.records import Hindrance
+from stado.core.settings import DeploymentSettings
+from stado.errors import StoreError, Unreadable
+from stado.jobs.repository import Repository
+from stado.jobs.settings import read_settings
+
+log = logging.getLogger(__name__)
+
+_READ_AGAIN_SECONDS = 120.0
+"""One read; people are told that a change may take so long."""
+
+_TRY_AGAIN_SECONDS = 10.0
+
+
+class Rules:
+    """`settings` is None until they could be read once: what is not known is not guessed, so
+    nothing is claimed until then. Later, what was read last holds."""
+
+    def __init__(self, repo: Repository, *, now: Callable[[], datetime]) -> None:
+        self._repo = repo
+        self._now = now
+        self._due_at = float("-inf")
+        self._ailing = False
+        self.settings: DeploymentSettings | None = None
+        self.hindrance: Hindrance | None = None
+        """Why nothing can be claimed."""
+
+    def refresh_when_due(self) -> None:
+        now = self._repo.clock.monotonic()
+        if now < self._due_at:
+            return
+        try:
+            self.settings = read_settings(self._repo)
+        except (StoreError, Unreadable) as error:
+            self._due_at = now + _TRY_AGAIN_SECONDS
+            self._note_failure(error)
+        else:
+            self._due_at = now + _READ_AGAIN_SECONDS
+            self._ailing, self.hindrance = False, None
+
+    def _note_failure(self, error: Exception) -> None:
+        """One line an outage."""
+        if not self._ailing:
+            log.warning("event=settings_unknown error=%r", str(error))
+        self._ailing = True
+        if self.settings is None and self.hindrance is None:
+            detail = (
+                f"the deployment's limits cannot be read: {error}: mend {keys.SETTINGS}, or let "
+                "this agent read it"
+            )
+            self.hindrance = Hindrance(
+                code="settings_unknown", detail=detail[:1024], since=self._now()
+            )

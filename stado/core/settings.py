@@ -1,0 +1,97 @@
+"""What a deployment decides for all of its jobs: one document, changed by compare-and-swap.
+
+Only what some program reads is here. Nothing is limited unless somebody said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from stado.core import keys
+from stado.core.documents import Document, Instant, Part
+from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
+from stado.core.records import Code, Line
+from stado.errors import Refused
+
+
+class Limits(Part, frozen=True, kw_only=True):
+    """Of time. None: no limit."""
+
+    runtime_seconds: Duration | None = None
+    """Of a job, from when it is picked up first; fixed for a job at that moment."""
+    pre_running_seconds: Duration | None = None
+    """Of each pick-up, until the command starts."""
+
+
+class DeploymentSettings(Document, frozen=True, kw_only=True):
+    """`settings.json`. Absent: nothing was ever set."""
+
+    limits: Limits = msgspec.field(default_factory=Limits)
+    nonce: Code | None = None
+    """New at each write."""
+    changed_at: Instant | None = None
+    changed_by: Line | None = None
+
+    def own_key(self) -> str:
+        return keys.SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of them, by the name that people use: its part and its field."""
+
+    what: str
+    """For people, a few words."""
+    unset: str
+    """What is so where it is not set."""
+    form: str
+    """What its values look like."""
+    parse: Callable[[str], Any]
+    """From text; None for what is no value."""
+    text: Callable[[Any], str]
+
+
+def _seconds(what: str) -> Setting:
+    return Setting(what, "no limit", DURATION_FORM, parse_duration, duration_text)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "limits.runtime_seconds": _seconds("how long a job may take, from its first pick-up"),
+    "limits.pre_running_seconds": _seconds("how long a worker may prepare a job's start"),
+}
+
+
+def setting_named(name: str) -> Setting:
+    """Raises `Refused`, with the nearest name that there is."""
+    known = SETTINGS.get(name)
+    if known is not None:
+        return known
+    close = get_close_matches(name, SETTINGS, n=1, cutoff=0.4)
+    meant = f"did you mean {close[0]}?" if close else f"there is {', '.join(SETTINGS)}"
+    raise Refused("setting_unknown", f"there is no setting {name!r}: {meant}")
+
+
+def parse_value(name: str, text: str) -> Any:
+    """Raises `Refused`, naming the value and what it has to be."""
+    setting = setting_named(name)
+    value = setting.parse(text)
+    if value is None:
+        raise Refused("setting_invalid", f"{name} {text!r} must be {setting.form}")
+    return value
+
+
+def value_of(settings: DeploymentSettings, name: str) -> Any:
+    """None where it is not set."""
+    part, _, field = name.partition(".")
+    return getattr(getattr(settings, part), field)
+
+
+def with_value(settings: DeploymentSettings, name: str, value: Any) -> DeploymentSettings:
+    """`value`: None unsets it."""
+    part, _, field = name.partition(".")
+    return settings.evolve(**{part: getattr(settings, part).evolve(**{field: value})})

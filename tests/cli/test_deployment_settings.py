@@ -1,0 +1,72 @@
+"""`stado settings`: what the deployment decides for all of its jobs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program, World
+
+RUNTIME = "limits.runtime_seconds"
+
+
+def test_the_list_tells_each_setting_and_what_is_so_without_it(
+    stado: Program, world: World
+) -> None:
+    assert stado.ok("settings", "list").splitlines() == [
+        "limits.runtime_seconds      no limit  how long a job may take, from its first pick-up",
+        "limits.pre_running_seconds  no limit  how long a worker may prepare a job's start",
+    ]
+    assert stado.json("settings", "list")["settings"][RUNTIME] is None
+
+
+def test_a_setting_is_set_read_and_unset(stado: Program, world: World) -> None:
+    said = stado("settings", "set", RUNTIME, "2h").stderr
+    assert said == (
+        "limits.runtime_seconds: 2h; it counts for what workers pick up from now on; they look "
+        "each two minutes\n"
+    )
+    assert stado.ok("settings", "get", RUNTIME) == "7200"
+    document = stado.json("settings", "list")
+    assert document["settings"][RUNTIME] == 7200
+    assert document["changed_by"]
+    assert stado("settings", "unset", RUNTIME).exit_code == 0
+    answer = stado("settings", "get", RUNTIME)
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert answer.stderr == "stado: limits.runtime_seconds is not set: no limit\n"
+    assert stado.json("settings", "get", RUNTIME)["value"] is None
+
+
+@pytest.mark.parametrize("command", [("get",), ("set", "2h"), ("unset",)])
+def test_a_setting_that_there_is_not_is_refused_with_the_nearest(
+    stado: Program, world: World, command: tuple[str, ...]
+) -> None:
+    verb, *value = command
+    assert stado.refused("settings", verb, "limits.runtime", *value) == (
+        "there is no setting 'limits.runtime': did you mean limits.runtime_seconds?"
+    )
+    assert "there is limits.runtime_seconds, limits.pre" in stado.refused(
+        "settings", verb, "xyzzy", *value
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "1.5h", "soon", "true"])
+def test_a_value_that_cannot_be_is_refused(stado: Program, world: World, value: str) -> None:
+    assert stado.refused("settings", "set", RUNTIME, value) == (
+        f"limits.runtime_seconds '{value}' must be a positive whole number of seconds, or one with "
+        "m, h or d behind it: 30m, 2h"
+    )
+
+
+def test_a_document_that_cannot_be_read_is_told_and_not_written_over(
+    stado: Program, world: World
+) -> None:
+    path = Path(world.path, "settings.json")
+    path.write_text(json.dumps({"schema": 1, "limits": 3}))
+    before = path.read_bytes()
+    for command in (("list",), ("set", RUNTIME, "2h")):
+        said = stado.refused("settings", *command, code=69)
+        assert "settings.json is unreadable" in said
+    assert path.read_bytes() == before

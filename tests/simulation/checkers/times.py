@@ -1,0 +1,76 @@
+"""Limits of time: no job is ended before its time, whoever ends it, whatever clocks were set."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from stado.core import keys
+from stado.core.clocks import time_limit
+from stado.core.ids import milliseconds
+from stado.core.records import ClaimCell, EndCell, Record
+from stado.core.states import Reason, Verdict
+from tests.simulation.checkers.base import Change, Checker
+
+_DRIFT = 0.006
+"""Clocks are fast by half a percent at most; each process reads the store's once."""
+
+_ROUNDING_MS = 10
+
+
+class TimesChecker(Checker):
+    """A job ends as timed out once one of its limits has passed, and not before; its clock begins
+    with its first claim and is never set back."""
+
+    rule = "no job is ended before its time"
+
+    def on_change(self, change: Change) -> None:
+        if change.folder != "status" or change.parts[2] != "cells" or change.after is None:
+            return
+        if change.key.endswith(".claim.json"):
+            self._check_claim(change, change.decode_after(ClaimCell))
+        elif change.key.endswith(".end.json"):
+            self._check_end(change.decode_after(EndCell))
+
+    @property
+    def _now_ms(self) -> float:
+        """The latest that a process can believe it to be."""
+        passed = self.world.kernel.now
+        return milliseconds(self.world.store.now()) + 1000 * _DRIFT * passed + _ROUNDING_MS
+
+    def _check_claim(self, change: Change, claim: ClaimCell) -> None:
+        record = claim.record
+        before = self._find(EndCell, keys.end_cell(record.id, record.epoch - 1))
+        known = before.record.picked_up_at if before is not None else None
+        if claim.intent is None and known not in (None, record.picked_up_at):
+            self.fail(f"{change.key} has set the clock of its job")
+        if record.picked_up_at is not None:
+            self._check_passed(record.picked_up_at, f"{change.key} was picked up")
+        if claim.intent is None and record.runtime_limit_seconds not in (
+            None,
+            self.world.plan.runtime_limit_seconds,
+        ):
+            self.fail(f"{change.key} has a limit that nobody stated")
+
+    def _check_passed(self, at: datetime, what: str) -> None:
+        if milliseconds(at) > self._now_ms:
+            self.fail(f"{what} at {at}, which is to come")
+
+    def _check_end(self, cell: EndCell) -> None:
+        record, ending = cell.record, cell.ending
+        if ending.verdict is Verdict.TIMED_OUT:
+            limit = time_limit(record)
+            if limit is None or limit.at_ms > self._now_ms:
+                self.fail(f"{record.id} timed out before its time: {limit}")
+        elif ending.reason is Reason.TIMEOUT:
+            self._check_run(record)
+
+    def _check_run(self, record: Record) -> None:
+        """Of its own host."""
+        assert record.ending is not None  # a verdict has one
+        assert record.holder is not None  # a host gave it
+        hosts = {host.name: host.max_run_seconds for host in self.world.hosts}
+        allowed, started_at = hosts[record.holder.host], record.ending.started_at
+        if allowed is None or started_at is None:
+            self.fail(f"{record.id} ran too long on {record.holder.host}, which allows anything")
+        elif milliseconds(started_at) + 1000 * allowed > self._now_ms:
+            self.fail(f"{record.id} was ended before its host's time")
