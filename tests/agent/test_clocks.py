@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stado.core import keys
+from stado.core.records import Intent
 from stado.core.states import State, Verdict
 from stado.jobs.reaping import Reaper
 from stado.storage.faults import Fault, FaultKind
@@ -125,7 +125,8 @@ def test_a_worker_whose_clock_is_off_is_no_dead_worker(tmp_path: Path, hours: fl
 
 @pytest.mark.parametrize("hours", [2.0, -2.0])
 def test_a_deadline_is_on_the_clock_of_the_store(tmp_path: Path, hours: float) -> None:
-    """A37: it does not come early where the clock is ahead, and not late where it is behind."""
+    """A37: it does not come early where the clock is ahead, and not late where it is behind. What
+    has passed it is ended in the queue, and never started."""
     host = host_with(tmp_path, hours=hours)
     host.script(1)
     now = host.clock.now()
@@ -134,5 +135,5 @@ def test_a_deadline_is_on_the_clock_of_the_store(tmp_path: Path, hours: float) -
     host.step_until_at_rest(ahead)
     host.step_for(60)
     assert host.world.states(ahead) == {State.COMPLETED}
-    assert host.world.states(over) == {State.QUEUED}
-    assert not host.world.has(keys.claim_cell(over, 1))
+    assert host.world.states(over) == {State.TIMED_OUT}
+    assert host.world.repo.claim_cell(over, 1).intent is Intent.EXPIRE

@@ -36,6 +36,8 @@ def _submit(made: Deployment) -> None:
     for two in made.stado("submitter", "submit", "--run-id", "two", "--batch", str(batch)).split():
         made.wait_at_rest(two)
     made.stado("submitter", "job", "rerun", job)
+    limited = ("--timeout", "1", "sleep 600")
+    made.wait_at_rest(made.stado("submitter", "submit", "--run-id", "late", *limited))
     _take_code_along(made)
     _take_along(made)
 
