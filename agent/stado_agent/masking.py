@@ -25,7 +25,15 @@ MASK = b"***"
 _SHOWN_AT_END_MAX = 3
 """So many bytes of the beginning of a value may stand at the very end of a log."""
 
-_FEW = 20
+_RUN = 16
+"""So many letters and digits in a row are rare in what programs print, and most of what has to be
+masked has them."""
+_RUNS = bytes(ord("a") if chr(byte).isascii() and chr(byte).isalnum() else 0 for byte in range(256))
+_LONG_RUN = b"a" * _RUN
+_FEW_RUNS = 8
+"""So many patterns are looked for one by one in less time than runs are."""
+
+_FEW = 32
 """So many patterns are looked for one by one in less time than by samples."""
 _WORD = 8
 _SAMPLED_LENGTH_MIN = 2 * _WORD - 1
@@ -48,6 +56,8 @@ class Masker:
         found = set(chain.from_iterable(_disguises(_bytes_of(value)) for value in values))
         self._patterns = sorted(chain.from_iterable(map(_cut, found)), key=len, reverse=True)
         self._short = [one for one in self._patterns if len(one) < _SAMPLED_LENGTH_MIN]
+        self._without_run = [one for one in self._patterns if not _has_run(one)]
+        self._heeds_runs = len(self._patterns) - len(self._without_run) > _FEW_RUNS
         long = [one for one in self._patterns if len(one) >= _SAMPLED_LENGTH_MIN]
         self._words = frozenset(chain.from_iterable(map(_words_of, long)))
         self._heads = frozenset(
@@ -88,8 +98,11 @@ class Masker:
         return len(self._patterns[0]) - 1
 
     def _candidates(self, data: bytes) -> Iterable[bytes]:
-        """Patterns that may be in it. One look at every eighth byte mostly rules out all long
-        ones together, however many there are."""
+        """Patterns that may be in it. Where it has no long run of letters and digits, those that
+        have one are ruled out together; else a look at every eighth byte mostly rules out all long
+        ones, however many there are."""
+        if self._heeds_runs and not _has_run(data):
+            return self._without_run
         whole = len(data) - len(data) % _WORD
         if len(self._patterns) <= _FEW:
             return self._patterns
@@ -169,6 +182,10 @@ def _cut(pattern: bytes) -> Iterator[bytes]:
     for number in range(pieces):
         start = number * _PIECE
         yield pattern[start : start + _PIECE if number < pieces - 1 else None]
+
+
+def _has_run(data: bytes) -> bool:
+    return _LONG_RUN in data.translate(_RUNS)
 
 
 def _words_of(pattern: bytes) -> Iterator[int]:

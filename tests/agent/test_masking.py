@@ -147,6 +147,48 @@ def test_a_sentence_is_masked_too() -> None:
     assert Masker([SECRET]).text(f"it says {SECRET}: no") == "it says ***: no"
 
 
+MANY = [
+    "".join(chr(65 + (n * step) % 26) + str((n + step) % 10) for n in range(8 + step))
+    for step in (1, 3, 5, 7, 9, 11)
+] + ["pa ss!w-rd?x:y/z;", SECRET]
+"""Most of them are runs of letters and digits in each form, some are in none."""
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([b" ", b"\n", b"loss=0.25 ", b"a" * 15, b"0f" * 20, b"/"]),
+            st.sampled_from(MANY).map(str.encode),
+            st.sampled_from(MANY).map(lambda value: base64.b64encode(b"x" + value.encode())),
+            st.sampled_from(MANY).map(lambda value: quote_plus(value).encode()),
+        ),
+        max_size=12,
+    )
+)
+def test_of_many_values_each_is_found_wherever_it_stands(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    whole = masked(data, *MANY)
+    for value in MANY:
+        assert value.encode() not in whole
+        assert base64.b64encode(b"xx" + value.encode())[3:-4] not in whole
+    for alone in (masked(part, *MANY) for part in parts):
+        assert alone.count(b"***") <= 1
+    hidden = Masker(MANY).spans(data)
+    each = sorted(span for value in MANY for span in Masker([value]).spans(data))
+    assert hidden == _joined(each)
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that touch as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
+        else:
+            joined.append((start, stop))
+    return joined
+
+
 _LETTERS = st.text(alphabet="ab", min_size=8, max_size=12)
 
 
