@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -45,6 +44,8 @@ def make_folder(folder: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """With all that is in it, as far as the host goes along; nothing is said of the rest."""
+    import shutil  # with all its kinds of archives: who only looks needs none of it
+
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
@@ -53,6 +54,8 @@ def remove_folder(folder: Path) -> None:
 
 def _remove_deep(folder: Path) -> None:
     """Brings each folder right below the top before it is looked into: no path grows long."""
+    import shutil
+
     numbers = itertools.count()
     pending = [folder]
     while pending:

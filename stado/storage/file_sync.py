@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,24 +23,28 @@ def sync_path(path: Path) -> None:
 
 def sync_paths(paths: Sequence[Path]) -> None:
     """Flushes files or folders of one file system. Raises `OSError`."""
-    if len(paths) > ONE_BY_ONE_MAX and _SYNCFS is not None:
-        _sync_file_system(paths[0], _SYNCFS)
+    syncfs = _find_syncfs() if len(paths) > ONE_BY_ONE_MAX else None
+    if syncfs is not None:
+        _sync_file_system(paths[0], syncfs)
         return
     for path in paths:
         sync_path(path)
 
 
+@functools.cache
 def _find_syncfs() -> Callable[[int], Any] | None:
+    """None where there is none. Imports what most programs need not."""
+    import ctypes
+
     try:
         return ctypes.CDLL(None, use_errno=True).syncfs
     except (OSError, AttributeError):  # not Linux
         return None
 
 
-_SYNCFS = _find_syncfs()
-
-
 def _sync_file_system(path: Path, syncfs: Callable[[int], Any]) -> None:
+    import ctypes
+
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if syncfs(descriptor) != 0:
