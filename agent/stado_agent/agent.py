@@ -335,13 +335,14 @@ class Agent:
             self._supply.hurry()
 
     def _note_unable(self, entry: ReadyEntry | None, why: str) -> None:
-        """An engine that has gone is in nobody's way but that of jobs that run in images."""
+        """An engine that has gone is in nobody's way but that of jobs that run in images, of which
+        none is taken until it answers."""
         self._broadcast_at = float("-inf")
         if entry is not None:
+            if entry.needs.image and self._engine_watch.look_again() is None:
+                return
             self._leave_to_others(entry.job_id)
-        by_engine = entry is not None and entry.needs.image
-        if not (by_engine and self._engine_watch.look_again() is None):
-            self._health.note_unable(why)
+        self._health.note_unable(why)
 
     def take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,

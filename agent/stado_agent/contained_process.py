@@ -23,7 +23,7 @@ from stado.ports import (
     ProcessIdentity,
     Resistance,
 )
-from stado_agent.container import COMMAND_LABEL, ContainerCommand
+from stado_agent.container import COMMAND_LABEL, SHELL, ContainerCommand
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.25
 _LOOK_SECONDS_MAX = 5.0
 _LOOKS_BEFORE_TROUBLE = 3
 _CANNOT_START = (126, 127)
-"""The client's exit codes for a container whose command cannot be executed."""
+"""Exit codes of the client, and of the engine's init, for what cannot be executed."""
 
 _UNKNOWN_EXIT_CODE = 255
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -90,6 +90,7 @@ class ContainedProcess:
         self._clock = clock
         self._client = client
         self._id_file = command.id_file
+        self._begun = command.begun
         self._label = f"{COMMAND_LABEL}={command.belonging.command}"
         self._words = words
         self._say = say
@@ -263,7 +264,7 @@ class ContainedProcess:
     def _exit_code(self, client_code: int) -> int:
         """The engine's. A client's 0 is worth nothing without it."""
         if self._final is not None and self._final.was_started:
-            return self._final.exit_code
+            return self._code_of_started(self._final.exit_code)
         if self._removed and self._final is None:
             if not self._killed:
                 self._say("its container was removed by somebody: how it ended is not known")
@@ -271,3 +272,11 @@ class ContainedProcess:
         why = (self._final.error if self._final is not None else "") or self._words.line
         self.never_started = NeverStarted(why, by_job=client_code in _CANNOT_START)
         return client_code or _UNKNOWN_EXIT_CODE
+
+    def _code_of_started(self, code: int) -> int:
+        """The engine starts an init of its own, which finds out what the image has: these are its
+        codes then, and a command's own otherwise."""
+        if code in _CANNOT_START and not self._begun.exists():
+            why = f"its image has no {SHELL} to execute it by: {self._words.line}"
+            self.never_started = NeverStarted(why, by_job=True)
+        return code

@@ -21,7 +21,7 @@ AGENT_LABEL = "stado.agent"
 COMMAND_LABEL = "stado.command"
 NO_BASH_EXIT_CODE = 127
 
-_SHELL = "/bin/sh"
+SHELL = "/bin/sh"
 _VALUE = "STADO_VALUE_"
 _READ_ONLY = frozenset({"UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "OPTIND"})
 """What a shell may refuse to set. None of it steers the client."""
@@ -96,7 +96,10 @@ class ContainerCommand:
     """Where it runs: in one of the mounts."""
     belonging: Belonging
     id_file: Path
-    """Where the client leaves the container's id; not there yet."""
+    """Where the client leaves the container's id; not there yet. In no mount: who could write it
+    could have another container ended."""
+    begun: Path
+    """In a mount: is there once the image's shell has begun."""
     memory_bytes: int | None
     """What all its processes together may have; None: no limit of its own."""
     shared_memory_bytes: int
@@ -114,10 +117,10 @@ def client_argv(program: str, command: ContainerCommand) -> list[str]:
         *_repeated("--mount", [_mount(folder) for folder in command.mounts]),
         *("--workdir", str(command.folder), "--env", f"{_GROUP_SIGNALS}=1"),
         *_repeated("--env", list(_values(command.environment))),
-        *("--entrypoint", _SHELL),
+        *("--entrypoint", SHELL),
     ]
-    script = _script(command.environment)
-    return [program, "run", *options, command.image.id, "-c", script, "stado", *command.argv]
+    script, begun = _script(command.environment), str(command.begun)
+    return [program, "run", *options, command.image.id, "-c", script, begun, *command.argv]
 
 
 def client_environment(host: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -129,7 +132,7 @@ def strict_argv(argv: Sequence[str], missing: Path) -> tuple[str, ...]:
     """What a strict shell is to be started by in a container: where the image has no bash, a file
     says so."""
     script = 'command -v bash >/dev/null 2>&1 || { : >"$0"; exit %d; }; exec "$@"'
-    return (_SHELL, "-c", script % NO_BASH_EXIT_CODE, str(missing), *argv)
+    return (SHELL, "-c", script % NO_BASH_EXIT_CODE, str(missing), *argv)
 
 
 def _memory_options(command: ContainerCommand) -> list[str]:
@@ -171,4 +174,4 @@ def _script(environment: Mapping[str, str]) -> str:
         for number, name in enumerate(environment)
         if name not in _READ_ONLY
     ]
-    return "".join(renamed) + 'exec "$@"'
+    return "".join(['( : >"$0" ) 2>/dev/null; ', *renamed, 'exec "$@"'])

@@ -55,6 +55,7 @@ class JobContainers:
         if engine is None:
             raise EngineFailed("this host uses no container engine")
         _check_folder(command.folder)
+        self._marks.mkdir(mode=0o700, exist_ok=True)
         self._count += 1
         contained = self._contained(command, record, image)
         words = LastWords(command.sink)
@@ -100,6 +101,7 @@ class JobContainers:
                 number=self._count,
             ),
             id_file=self._workspace.root / f"container-{self._count}",
+            begun=self._marks / f"begun-{self._count}",
             memory_bytes=memory_bytes,
             shared_memory_bytes=memory_bytes or round(MEMORY_GB_DEFAULT * _GIB),
         )
@@ -108,14 +110,19 @@ class JobContainers:
         """What a command may write, and no more of the host: the log's spool is not its own."""
         workspace, spec = self._workspace, record.spec
         mounts = [workspace.work, workspace.inputs, workspace.output]
-        mounts += [workspace.checkpoints, workspace.report]
+        mounts += [workspace.checkpoints, workspace.report, self._marks]
         if spec.strict_shell:
             mounts.append(workspace.failed_line.parent)
         return mounts if spec.host_dir is None else [*mounts, Path(spec.host_dir)]
 
     @property
+    def _marks(self) -> Path:
+        """How far a container got."""
+        return self._workspace.root / "contained"
+
+    @property
     def _no_bash(self) -> Path:
-        return self._workspace.failed_line.with_name("no-bash")
+        return self._marks / "no-bash"
 
 
 def user_of_this_process() -> str:

@@ -35,6 +35,10 @@ _NEVER = "0001-01-01T"
 _COMPLAINT_MAX = 300
 
 
+class _Complaint(EngineFailed):
+    """The client's answer, which may be that something is not there. Everything else is none."""
+
+
 class DockerEngine:
     """`program`: the client, by name or path. `environment`: what says where its engine is."""
 
@@ -67,7 +71,7 @@ class DockerEngine:
         there pulls it, and gets the same; so an engine that answers otherwise is enough."""
         try:
             told = self._ask("image", "inspect", "--format", "{{.Id}}", "--", image).strip()
-        except EngineFailed:
+        except _Complaint:
             self.facts()
             return None
         if not _IMAGE_ID.fullmatch(told):
@@ -85,7 +89,7 @@ class DockerEngine:
     def state(self, container: str) -> ContainerState | None:
         try:
             told = self._ask("container", "inspect", "--format", "{{json .State}}", container)
-        except EngineFailed:
+        except _Complaint:
             if self._is_there(container):
                 raise
             return None
@@ -95,7 +99,7 @@ class DockerEngine:
         name = signal.Signals(signal_number).name
         try:
             self._ask("container", "kill", "--signal", name, container)
-        except EngineFailed:
+        except _Complaint:
             found = self.state(container)
             if found is not None and found.lives:
                 raise
@@ -106,7 +110,7 @@ class DockerEngine:
                 *("container", "rm", "--force", "--volumes", container),
                 seconds_max=_REMOVE_FACTOR * self._seconds_max,
             )
-        except EngineFailed:
+        except _Complaint:
             if self._is_there(container):
                 raise
 
@@ -130,13 +134,12 @@ class DockerEngine:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise EngineFailed(
-                f"docker {arguments[0]} has not answered within {seconds:g} s"
-            ) from None
+            what = " ".join(word for word in arguments[:2] if not word.startswith("-"))
+            raise EngineFailed(f"docker {what} has not answered within {seconds:g} s") from None
         except OSError as error:
             raise EngineFailed(f"{self._program}: {error.strerror or error}") from None
         if answer.returncode != 0:
-            raise EngineFailed(_complaint(answer.stderr))
+            raise _Complaint(_complaint(answer.stderr))
         return answer.stdout.decode("utf-8", "replace")
 
 

@@ -29,8 +29,6 @@ from tests.core.records import queued
 from tests.engines import StandIn, run_stand_in
 from tests.system.commands import WAIT_SECONDS, Printed, eventually
 
-ASK_SECONDS = 5.0
-
 
 @pytest.fixture
 def docker() -> Iterator[StandIn]:
@@ -41,15 +39,7 @@ def docker() -> Iterator[StandIn]:
 class Started:
     """A command in a container of a stand-in."""
 
-    def __init__(
-        self,
-        docker: StandIn,
-        folder: Path,
-        script: str,
-        *,
-        ask_seconds: float = ASK_SECONDS,
-        **image: object,
-    ) -> None:
+    def __init__(self, docker: StandIn, folder: Path, script: str, **image: object) -> None:
         self.docker = docker
         self.printed, self.said = Printed(), list[str]()
         self.troubles: list[str | None] = []
@@ -62,6 +52,7 @@ class Started:
             folder=folder,
             belonging=Belonging(record=record, supervisor="1.2.boot", agent="local@host", number=1),
             id_file=folder / "container-1",
+            begun=folder / "begun-1",
             memory_bytes=None,
             shared_memory_bytes=1,
         )
@@ -77,7 +68,7 @@ class Started:
             )
         )
         self.process = ContainedProcess(
-            DockerEngine(str(docker.client), {}, seconds_max=ask_seconds),
+            DockerEngine(str(docker.client), {}, seconds_max=WAIT_SECONDS),
             self.clock,
             self.client,
             command,
@@ -127,11 +118,24 @@ def test_the_exit_code_is_the_commands_own(docker: StandIn, tmp_path: Path, code
 def test_a_command_that_never_started_is_told_from_one_that_ended(
     docker: StandIn, tmp_path: Path
 ) -> None:
+    started = Started(docker, tmp_path, "true", unstartable='exec: "/bin/sh": permission denied')
+    assert started.wait() == 127
+    never = started.process.never_started
+    assert never is not None
+    assert (never.why, never.by_job) == ('exec: "/bin/sh": permission denied', True)
+    started.close()
+
+
+def test_an_image_without_a_shell_is_told_from_a_command_that_is_not_found(
+    docker: StandIn, tmp_path: Path
+) -> None:
+    """The engine's init exits with the same code as a shell: what has begun leaves a mark."""
     started = Started(docker, tmp_path, "true", no_shell=True)
     assert started.wait() == 127
-    assert started.process.never_started is not None
-    assert started.process.never_started.by_job
-    assert "/bin/sh: no such file" in started.process.never_started.why
+    never = started.process.never_started
+    assert never is not None
+    assert never.by_job
+    assert never.why.startswith("its image has no /bin/sh to execute it by: [FATAL tini")
     started.close()
 
 
@@ -217,19 +221,21 @@ def test_a_command_whose_client_died_is_stopped_all_the_same(
 
 def test_a_command_whose_engine_is_silent_counts_as_living(docker: StandIn, tmp_path: Path) -> None:
     """With client and command both gone: nobody knows, and that is told."""
-    script = "echo $$; while :; do sleep 0.01; done"
-    started = Started(docker, tmp_path, script, ask_seconds=0.1)
+    started = Started(docker, tmp_path, "echo $$; while :; do sleep 0.01; done")
     started.wait_for_output("\n")
-    docker.freeze()
-    started.kill_client()
-    os.killpg(int(started.printed.text), signal.SIGKILL)
-    assert not started.stop(0.0, patience_seconds=2.5)
-    assert started.process.living() == [started.client.identity]
-    (told,) = {text.partition(":")[0] for text in started.troubles if text and "killed" in text}
-    assert told == "killed 3 times and still alive"
-    assert any("container " in text and "not answered" in text for text in started.troubles if text)
-    docker.thaw()
+    with docker.out_of_reach():
+        started.kill_client()
+        os.killpg(int(started.printed.text), signal.SIGKILL)
+        assert not started.stop(0.0, patience_seconds=1.3)
+        assert started.process.living() == [started.client.identity]
+        assert started.process.wait(0) is None
+    told = [text for text in started.troubles if text is not None]
+    assert any(text.startswith("whether its container still runs is not known") for text in told)
+    (killed,) = {text for text in told if text.startswith("killed 3 times and still alive")}
+    assert ": container " in killed
+    assert "No such file" in killed
     assert started.stop(0.0)
+    assert started.wait() != 0
     started.close()
 
 

@@ -46,6 +46,7 @@ def contained(**changes: object) -> ContainerCommand:
             number=1,
         ),
         "id_file": ROOT / "container-1",
+        "begun": ROOT / "contained" / "begun-1",
         "memory_bytes": None,
         "shared_memory_bytes": 1024**3,
     }
@@ -154,6 +155,14 @@ def test_every_variable_arrives_as_it_was_given(environment: dict[str, str]) -> 
     for name, value in environment.items():
         assert found[name.encode()] == value.encode()
     assert not [name for name in found if name.startswith(b"STADO_VALUE_")]
+
+
+def test_a_command_that_has_begun_leaves_a_mark_and_needs_none(tmp_path: Path) -> None:
+    """Where the mark cannot be left it runs all the same."""
+    for begun, is_there in ((tmp_path / "begun", True), (Path("/nowhere/begun"), False)):
+        ended = in_container(contained(argv=("/bin/sh", "-c", "echo x"), begun=begun))
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"x\n", b"")
+        assert begun.exists() == is_there
 
 
 def test_a_command_is_given_to_the_shell_as_it_was_typed() -> None:

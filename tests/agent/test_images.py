@@ -61,6 +61,11 @@ def test_an_engine_that_has_gone_is_noticed_and_hinders_no_other_job(tmp_path: P
     host.step_until_at_rest(plain)
     assert (host.hindrance, host.capacity().runs_images_by) == (None, None)
     assert host.world.states(with_image) == {State.QUEUED}
+    engine.answers = True
+    host.step_for(61)
+    assert host.capacity().runs_images_by == "docker 27.5.1"
+    host.step_until_at_rest(with_image)
+    assert host.world.record(State.FAILED, with_image).epoch == 2
 
 
 def ended(host: Host) -> list[int]:

@@ -88,8 +88,13 @@ def test_jobs_run_in_their_images(make_fleet: MakeFleet, tmp_path: Path, docker:
             "found: manifest unknown"
         ),
     )
-    assert details["no shell"][0] is Reason.LAUNCH_FAILED
-    assert "/bin/sh: no such file" in (details["no shell"][1] or "")
+    assert details["no shell"] == (
+        Reason.LAUNCH_FAILED,
+        (
+            "the host could not start it: its image has no /bin/sh to execute it by: "
+            "[FATAL tini (7)] exec /bin/sh failed: No such file or directory"
+        ),
+    )
     assert details["no bash"] == (
         Reason.LAUNCH_FAILED,
         "the host could not start it: --strict-shell takes bash, and its image has none",

@@ -38,7 +38,8 @@ class StandIn:
 
     def add_image(self, name: str, **behaviour: Any) -> str:
         """One that the engine has; its id. `oom`: what runs in it meets its limit of memory;
-        `path`: of its programs; `no_shell`; `refuses`: why no container can be made of it."""
+        `path`: of its programs; `no_shell`; `refuses`, `unstartable`: why no container of it can be
+        made, or started."""
         return self._add("images", name, behaviour)
 
     def offer_image(self, name: str, **behaviour: Any) -> str:
@@ -64,6 +65,16 @@ class StandIn:
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    @contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        """Its client cannot be executed."""
+        hidden = self.client.with_name("hidden")
+        self.client.rename(hidden)
+        try:
+            yield
+        finally:
+            hidden.rename(self.client)
 
     @property
     def answers(self) -> bool:
@@ -116,6 +127,6 @@ def run_stand_in() -> Iterator[StandIn]:
         stand_in.thaw()
         for container in stand_in.containers() if stand_in.answers else []:
             removal = [str(stand_in.client), "container", "rm", container]
-            subprocess.run(removal, timeout=20, check=False)
+            subprocess.run(removal, timeout=20, check=False, stdout=subprocess.DEVNULL)
         stand_in.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -72,8 +72,12 @@ class Container:
         for setting in self.options.get("--env", []):
             name, stated, value = setting.partition("=")
             inside[name] = value if stated else environment[name]
+        no_shell = (
+            "echo '[FATAL tini (7)] exec /bin/sh failed: No such file or directory'; exit 127"
+        )
+        argv = [*self.options["--entrypoint"], *self.argv]
         self.process = subprocess.Popen(
-            [*self.options["--entrypoint"], *self.argv],
+            ["/bin/sh", "-c", no_shell] if self.image.get("no_shell") else argv,
             cwd=self.options["--workdir"][0],
             env=inside,
             stdin=subprocess.DEVNULL,
@@ -177,9 +181,8 @@ class Engine:
         send(stream, id=container.id, file=options["--cidfile"][0])
         if not stream.readline():  # type: ignore[attr-defined]
             return  # The client is gone: created, and never started.
-        if image.get("no_shell"):
-            container.code = 127
-            container.error = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+        if "unstartable" in image:
+            container.code, container.error = 127, image["unstartable"]
             send(stream, err=f"docker: Error response from daemon: {container.error}\n", exit=127)
             return
         container.start(environment)

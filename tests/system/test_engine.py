@@ -81,8 +81,13 @@ def test_what_an_engine_that_is_away_has_is_not_known(docker: StandIn) -> None:
 
 def test_an_engine_that_does_not_answer_is_not_waited_for(docker: StandIn) -> None:
     docker.freeze()
-    with pytest.raises(EngineFailed, match=r"has not answered within 0\.2 s"):
-        engine_of(docker, seconds_max=0.2).facts()
+    engine = engine_of(docker, seconds_max=0.1)
+    with pytest.raises(EngineFailed, match=r"docker info has not answered within 0\.1 s"):
+        engine.facts()
+    with pytest.raises(EngineFailed, match=r"docker container kill has not answered"):
+        engine.signal(NOBODY, signal.SIGTERM)
+    with pytest.raises(EngineFailed, match=r"docker container rm has not answered within 0\.3 s"):
+        engine.remove(NOBODY)
 
 
 def test_what_is_not_there_is_gone_by_the_engines_own_list(docker: StandIn) -> None:
