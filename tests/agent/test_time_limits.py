@@ -169,11 +169,11 @@ def test_a_verify_command_has_what_is_left(tmp_path: Path) -> None:
     assert scene.commands == ["train", "check"]
 
 
-@pytest.mark.parametrize("stated", [{"timeout_seconds": 600}, {"idle_timeout_seconds": 600}])
+@pytest.mark.parametrize("stated", [{"timeout_seconds": 50}, {"idle_timeout_seconds": 50}])
 def test_a_cancel_goes_before_every_limit(tmp_path: Path, stated: dict[str, int]) -> None:
     """Also one that nobody had seen when the time was up."""
     scene = scene_of(tmp_path, **stated)
-    scene.clock.at(599.9, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.clock.at(49.9, lambda: cancel(scene.world.repo, scene.job, by="ada"))
     scene.run(scene.claim())
     assert scene.ending.verdict is Verdict.CANCELLED
 

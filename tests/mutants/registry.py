@@ -6,7 +6,7 @@ guard it.
 
 from __future__ import annotations
 
-from tests.mutants import claims, judging, settling, storing, working
+from tests.mutants import claims, judging, settling, storing, timing, working
 from tests.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -15,4 +15,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *judging.MUTANTS,
     *working.MUTANTS,
     *storing.MUTANTS,
+    *timing.MUTANTS,
 )

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -77,9 +77,9 @@ class Bench:
 
     # --- a job's life, as it should be --------------------------------------------------
 
-    def submit(self, kind: JobType = JobType.JOB) -> Record:
-        """Acknowledged."""
-        request = make_request(["command"], Spec(command="", type=kind), batch=False)
+    def submit(self, kind: JobType = JobType.JOB, **stated: Any) -> Record:
+        """Acknowledged. `stated`: what else its spec says."""
+        request = make_request(["command"], Spec(command="", type=kind, **stated), batch=False)
         ids = self.by(
             self.client,
             lambda: submit(self.repo, run_id="run", request=request, submitter="ann").job_ids,
@@ -116,7 +116,12 @@ class Bench:
         assert self.by(self.judge, lambda: seal_epoch(self.repo, record, last, by="judge"))
 
     def start(
-        self, record: Record, script: Script | None = None, *, by: SimProcess | None = None
+        self,
+        record: Record,
+        script: Script | None = None,
+        *,
+        by: SimProcess | None = None,
+        run: int = 1,
     ) -> SimCommand:
         """A command that runs until it is told to end."""
         owner = by or self.worker
@@ -126,7 +131,11 @@ class Bench:
             Command(
                 name="command",
                 argv=("command",),
-                environment={"STADO_JOB_ID": record.id, "STADO_EPOCH": str(record.epoch)},
+                environment={
+                    "STADO_JOB_ID": record.id,
+                    "STADO_EPOCH": str(record.epoch),
+                    "STADO_BODY_RUN": str(run),
+                },
                 folder=owner.host.folder,
                 sink=lambda _: None,
             ),

@@ -64,7 +64,7 @@ class SimCommand:
         self.script = script
         self.job_id = command.environment["STADO_JOB_ID"]
         self.epoch = int(command.environment["STADO_EPOCH"])
-        self.run = int(command.environment.get("STADO_BODY_RUN", "1"))
+        self.run = int(command.environment["STADO_BODY_RUN"])
         self.started_at = self.host.kernel.now
         self.exit_code: int | None = None
         self.printed = bytearray()

@@ -40,6 +40,7 @@ from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
+from tests.simulation.checkers.times import TimesChecker
 from tests.simulation.commands import RESULT, Script, SimCommand, result_of
 from tests.simulation.people import Answer
 
@@ -760,3 +761,72 @@ def test_a_policy_whose_save_is_not_what_it_says(make_bench: MakeBench) -> None:
     bench.by(bench.worker, lambda: bench.world.store.put(part, b"other"))
     bench.settle(record)
     assert "is not what its manifest says" in bench.violation
+
+
+# --- limits of time, and runs -----------------------------------------------------------
+
+
+def timed_out(bench: Bench, record: Record, reason: Reason) -> None:
+    ending = bench.ending(Verdict.TIMED_OUT, reason=reason)
+    bench.end(record, ending.evolve(started_at=bench.repo.now()))
+
+
+@pytest.mark.parametrize("seconds", [9.0, 11.0])
+def test_a_job_that_is_ended_before_its_time(make_bench: MakeBench, seconds: float) -> None:
+    bench = make_bench(TimesChecker)
+    record = bench.claim(bench.submit(timeout_seconds=10))
+    bench.wait(seconds)
+    timed_out(bench, record, Reason.ORG_RUNTIME_LIMIT_EXCEEDED)
+    assert ("timed out before its time" in bench.violation) == (seconds < 10)
+
+
+def test_a_job_that_times_out_and_has_all_the_time_of_the_world(make_bench: MakeBench) -> None:
+    bench = make_bench(TimesChecker)
+    record = bench.claim(bench.submit())
+    timed_out(bench, record, Reason.DEADLINE_PASSED)
+    assert "timed out before its time: None" in bench.violation
+
+
+def test_a_clock_that_is_set_anew_by_a_later_claim(make_bench: MakeBench) -> None:
+    bench = make_bench(TimesChecker)
+    second = bench.claim(bench.lose(bench.claim(bench.submit())), bench.stranger)
+    assert bench.violation == ""
+    cell = bench.repo.claim_cell(second.id, 2)
+    anew = cell.evolve(record=second.evolve(picked_up_at=bench.repo.now()))
+    bench.write(bench.stranger, cell.own_key(), anew)
+    assert "has set the clock of its job" in bench.violation
+
+
+def test_a_run_that_its_host_allows_and_that_is_ended_for_its_length(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(TimesChecker)
+    record = bench.claim(bench.submit())
+    ending = bench.ending(Verdict.FAILED, reason=Reason.TIMEOUT)
+    bench.end(record, ending.evolve(started_at=bench.repo.now()))
+    assert "which allows anything" in bench.violation
+
+
+@pytest.mark.parametrize(("exit_code", "run"), [(7, 2), (0, 2), (-9, 2), (7, 1)])
+def test_a_command_is_run_again_after_it_failed_by_itself_and_only_then(
+    make_bench: MakeBench, exit_code: int, run: int
+) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit(body_retries=1))
+    bench.beat(record)
+    bench.start(record).die(exit_code)
+    bench.start(record, run=run)
+    assert ("had" in bench.violation) == ((exit_code, run) != (7, 2))
+
+
+def test_more_runs_than_were_asked_for(make_bench: MakeBench) -> None:
+    bench = make_bench(StartsChecker)
+    record = bench.claim(bench.submit(body_retries=1))
+    bench.beat(record)
+    for run in (1, 2, 3):
+        bench.start(record, run=run).die(7)
+    ending = bench.ending(Verdict.FAILED, 7, Reason.JOB_FAILED)
+    bench.end(record, ending)
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert "more often than it may be" in bench.violation
