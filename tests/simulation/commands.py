@@ -67,6 +67,8 @@ class SimCommand:
         self.run = int(command.environment["STADO_BODY_RUN"])
         self.started_at = self.host.kernel.now
         self.exit_code: int | None = None
+        self.stopped = False
+        """Whether the system itself has told it to end."""
         self.printed = bytearray()
         self.is_verify = command.argv[-1] == VERIFY
         self.on_end: Callable[[SimCommand], None] = lambda _: None
@@ -172,6 +174,7 @@ class SimCommand:
         return [self._identity] if self.exit_code is None else []
 
     def signal_all(self, signal_number: int) -> list[Resistance]:
+        self.stopped = True
         if signal_number == signal.SIGKILL or not self.script.deaf:
             self.die(-signal_number)
         return []

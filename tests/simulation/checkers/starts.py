@@ -57,7 +57,7 @@ class StartsChecker(Checker):
     def _follows(command: SimCommand, other: SimCommand) -> bool:
         """Whether it is a later run of the same start: in the same hands, after the other one has
         failed by itself."""
-        failed = other.exit_code is not None and other.exit_code > 0
+        failed = other.exit_code not in (None, 0) and not other.stopped
         return failed and other.owner is command.owner and other.run < command.run
 
     def _is_over(self, command: SimCommand) -> bool:
