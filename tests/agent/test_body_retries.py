@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,20 @@ def test_a_silent_run_is_not_run_again(tmp_path: Path) -> None:
     scene = scene_of(tmp_path, Script(seconds=3000), idle_timeout_seconds=30)
     scene.run(scene.claim())
     assert (scene.commands, scene.ending.reason) == (["train"], Reason.BODY_HUNG)
+
+
+def test_each_run_has_all_of_its_silence(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path, FAILS, FAILS, SUCCEEDS, idle_timeout_seconds=25)
+    scene.run(scene.claim())
+    assert (len(scene.commands), scene.ending.verdict) == (3, Verdict.COMPLETED)
+
+
+def test_a_deadline_is_that_of_all_runs(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    deadline = scene.world.repo.now() + timedelta(seconds=50)
+    scene = scene_of(tmp_path, FAILS, body_retries=100, deadline_at=deadline)
+    scene.run(scene.claim())
+    assert (len(scene.commands), scene.ending.reason) == (3, Reason.DEADLINE_PASSED)
 
 
 def test_a_pre_command_and_a_verify_command_are_not_run_again(tmp_path: Path) -> None:

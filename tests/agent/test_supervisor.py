@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
-from stado.core.states import State, Verdict
+from stado.core.spec import Spec
+from stado.core.states import Reason, State, Verdict
 from stado.errors import ChannelClosed
 from stado.storage.faults import FaultKind, FaultPlan
 from stado.storage.port import Store
@@ -92,6 +93,29 @@ def test_the_job_goes_on_when_the_agent_is_gone(tmp_path: Path) -> None:
     assert supervisor.exit_code == 0
     assert scene.ending.verdict is Verdict.COMPLETED
     assert list(scene.folder.notes()) == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "ceiling", "reason"),
+    [
+        ({"timeout_seconds": 60}, None, Reason.ORG_RUNTIME_LIMIT_EXCEEDED),
+        ({"idle_timeout_seconds": 60}, None, Reason.BODY_HUNG),
+        ({}, 60, Reason.TIMEOUT),
+    ],
+    ids=["time limit", "silence", "host's limit"],
+)
+def test_no_clock_stops_when_the_agent_is_gone(
+    tmp_path: Path, stated: dict[str, int], ceiling: int | None, reason: Reason
+) -> None:
+    scene = Scene(tmp_path, Spec(command="", **stated))  # type: ignore[arg-type]
+    scene.script(Script(seconds=1000))
+    scene.max_run_seconds = ceiling
+    supervisor = fork(scene)
+    order(scene, supervisor)
+    scene.clock.sleep(10)
+    supervisor.channel.close()
+    assert scene.clock.wait_until(lambda: supervisor.exit_code is not None, 100)
+    assert scene.ending.reason is reason
 
 
 def test_who_waits_for_a_job_ends_when_the_agent_wants_no_more(tmp_path: Path) -> None:

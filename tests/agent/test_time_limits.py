@@ -15,11 +15,14 @@ from stado.core.settings import Limits
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import cancel
+from stado.jobs.claim import Claimed
 from stado.jobs.reaping import Reaper
 from stado.reports import PROGRESS_NAME
+from stado.storage.faults import FaultKind
 from tests.agent.fakes import Script
-from tests.agent.scene import Scene
+from tests.agent.scene import FaultAt, Scene
 from tests.agent.test_clocks import SlowBeats
+from tests.agent.test_job_run import Numbered
 from tests.jobs.world import LEASE
 
 GRACE = 30.0
@@ -245,6 +248,24 @@ def test_another_host_has_what_is_left_of_the_time_limit_and_its_own_anew(
     assert told(scene.ending) == (TIMED_OUT if ceiling is None else CEILING)
 
 
+def test_the_limit_of_a_preparation_begins_anew_on_another_host(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path)
+    scene.limits = Limits(pre_running_seconds=60)
+    scene.script(Script(seconds=20))
+    scene.lose_epoch_one()
+    scene.run(scene.claim())
+    assert (scene.ending.verdict, scene.final.epoch) == (Verdict.COMPLETED, 2)
+
+
+def test_another_host_has_all_of_its_silence(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path, idle_timeout_seconds=100)
+    scene.lose_epoch_one()
+    begun = scene.clock.monotonic()
+    scene.run(scene.claim())
+    assert told(scene.ending) == HUNG
+    assert ended_after(scene) == pytest.approx(begun + 100, abs=LATE)
+
+
 def test_a_supervisor_that_finds_itself_declared_dead_after_its_time_stops_its_job(
     tmp_path: Path,
 ) -> None:
@@ -301,3 +322,59 @@ def test_a_job_that_is_being_ended_says_so(tmp_path: Path) -> None:
     scene.clock.at(620, lambda: seen.append(scene.heartbeat().phase))
     scene.run(scene.claim())
     assert seen == [Phase.STOPPING]
+
+
+# --- each request, each fault ---------------------------------------------------------------
+
+
+def runs_again_until_its_time_is_up(folder: Path) -> Scene:
+    scene = scene_of(folder, timeout_seconds=50, body_retries=9)
+    scene.script(Script(seconds=20, exit_code=3, files={"output/result": b"42"}))
+    return scene
+
+
+@pytest.mark.parametrize(
+    "kind", [FaultKind.LOST_REQUEST, FaultKind.LOST_ANSWER, FaultKind.UNAVAILABLE]
+)
+def test_one_failed_request_changes_nothing_of_how_it_ends(tmp_path: Path, kind: FaultKind) -> None:
+    numbered = Numbered(runs_again_until_its_time_is_up, tmp_path)
+    while True:
+        scene = numbered.scene()
+        faults = FaultAt(scene.clock, kind, at=numbered.count - 1)
+        process = scene.run(scene.claim(), faults=faults)
+        if faults.met is None:
+            break
+        assert process.exit_code == 0, faults.met
+        assert scene.heal() == [], faults.met
+        assert told(scene.ending) == TIMED_OUT, faults.met
+        assert (scene.commands, scene.ending.runs) == (["train"] * 3, 3), faults.met
+        assert (scene.final.epoch, scene.final.starts) == (1, 1), faults.met
+        assert scene.output(1, "result") == b"42", faults.met
+    assert numbered.count > 10
+
+
+def test_a_store_that_is_away_when_the_time_is_up_hears_of_it_later(tmp_path: Path) -> None:
+    """What was started is ended at its time, whatever the store does; no reaper is faster."""
+    numbered = Numbered(runs_again_until_its_time_is_up, tmp_path)
+    while True:
+        scene = numbered.scene()
+        claimed = scene.claim()
+        scene.watch(seconds=400)
+        faults = FaultAt(scene.clock, FaultKind.UNAVAILABLE, at=numbered.count - 1, seconds=60)
+        scene.run(claimed, faults=faults)
+        if faults.met is None:
+            break
+        assert scene.heal() == [], faults.met
+        assert told(scene.ending) == TIMED_OUT, faults.met
+        assert scene.final.epoch == 1, faults.met
+        assert not any(one.process.living() for one in scene.processes.executions), faults.met
+        for execution in scene.processes.executions:
+            ended_at = (execution.process.signalled_at or [execution.at + 20])[0]
+            assert ended_at - claimed_at(claimed, scene) <= 50 + LATE, faults.met
+
+
+def claimed_at(claimed: Claimed, scene: Scene) -> float:
+    """On the clock of the scene."""
+    assert claimed.record.picked_up_at is not None
+    ago = scene.world.clock.now() - claimed.record.picked_up_at
+    return scene.clock.monotonic() - ago.total_seconds()

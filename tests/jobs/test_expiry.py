@@ -11,7 +11,7 @@ from stado.core.order import entry_key
 from stado.core.records import Ending, Intent, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
-from stado.jobs.changes import cancel, pause_queue
+from stado.jobs.changes import cancel, pause_queue, rerun
 from stado.jobs.claim import claim
 from stado.jobs.expiry import expire_entry, expire_if_over
 from stado.jobs.life import LifeSigns
@@ -112,6 +112,26 @@ def test_the_time_limit_goes_on_while_a_lost_job_waits(world: World) -> None:
     ending = ending_of(world, job)
     assert ending.reason is Reason.ORG_RUNTIME_LIMIT_EXCEEDED
     assert world.record(State.TIMED_OUT, job).starts == 1
+
+
+def test_a_silent_holder_whose_deadline_has_passed_is_not_queued_again(world: World) -> None:
+    deadline = world.repo.now() + timedelta(seconds=60)
+    job = world.submit(spec=Spec(command="", deadline_at=deadline))
+    world.start()
+    world.lose(Reaper(world.repo, by="coordinator"))
+    assert ending_of(world, job).reason is Reason.DEADLINE_PASSED
+
+
+def test_a_rerun_has_all_of_its_time_and_the_same_deadline(world: World) -> None:
+    deadline = world.repo.now() + timedelta(seconds=1000)
+    job = world.submit(spec=Spec(command="", timeout_seconds=10, deadline_at=deadline))
+    world.start()
+    world.lose(Reaper(world.repo, by="coordinator"))
+    again = rerun(world.repo, job, run_id="again", submitter="ada").base_id
+    record = world.record(State.QUEUED, again)
+    assert (record.picked_up_at, record.spec.timeout_seconds) == (None, 10)
+    assert record.spec.deadline_at == deadline
+    assert not Repair(world.repo).turn().changed
 
 
 def test_a_silent_holder_whose_time_is_up_is_not_queued_again(world: World) -> None:
