@@ -4,7 +4,9 @@ variables are in it, values never are.
 The client is steered by variables of its own (`DOCKER_HOST`, `PATH`, proxies, `LD_PRELOAD` …), of
 which nobody has a whole list. So no variable of a job gets into the client's environment under
 its own name: each travels under a name of ours, and a shell in the container gives it its own back
-before it becomes the command.
+before it runs the command. That shell also keeps the container as long as others of the command's
+group, which got a TERM with it, are still ending: a container ends with its first process, and the
+shell of a command ends at once.
 """
 
 from __future__ import annotations
@@ -25,6 +27,28 @@ SHELL = "/bin/sh"
 _VALUE = "STADO_VALUE_"
 _READ_ONLY = frozenset({"UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "OPTIND"})
 """What a shell may refuse to set. None of it steers the client."""
+
+_KEEPER = """\
+stado_group() {
+for STADO_STAT in /proc/[0-9]*/stat; do
+[ "$STADO_STAT" != "/proc/$$/stat" ] || continue
+{ read -r STADO_LINE <"$STADO_STAT"; } 2>/dev/null || continue
+STADO_LINE="${STADO_LINE##*) }"
+case "$STADO_LINE" in Z*) continue ;; esac
+STADO_LINE="${STADO_LINE#* }"
+STADO_LINE="${STADO_LINE#* }"
+[ "${STADO_LINE%% *}" = "$$" ] && return 0
+done
+return 1
+}
+trap STADO_TERM=1 TERM
+"$@"
+STADO_CODE="$?"
+while [ -n "${STADO_TERM-}" ] && stado_group; do sleep 0.1 || break; done
+exit "$STADO_CODE"
+"""
+"""In `/proc/<pid>/stat` the group is the third field behind the name. The trap runs once the
+command has ended, and is none of the command's."""
 
 _MEMORY_BYTES_MIN = 6 * 1024**2
 """Engines take no less."""
@@ -174,4 +198,4 @@ def _script(environment: Mapping[str, str]) -> str:
         for number, name in enumerate(environment)
         if name not in _READ_ONLY
     ]
-    return "".join(['( : >"$0" ) 2>/dev/null; ', *renamed, 'exec "$@"'])
+    return "".join(['( : >"$0" ) 2>/dev/null; ', *renamed, _KEEPER])

@@ -225,7 +225,7 @@ def test_a_command_whose_engine_is_silent_counts_as_living(docker: StandIn, tmp_
     started.wait_for_output("\n")
     with docker.out_of_reach():
         started.kill_client()
-        os.killpg(int(started.printed.text), signal.SIGKILL)
+        os.killpg(os.getpgid(int(started.printed.text)), signal.SIGKILL)
         assert not started.stop(0.0, patience_seconds=1.3)
         assert started.process.living() == [started.client.identity]
         assert started.process.wait(0) is None

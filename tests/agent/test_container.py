@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from stado_agent.container import (
 from tests.core.records import queued
 from tests.engines.docker import parsed
 from tests.search import examples
+from tests.system.commands import eventually
 
 IMAGE = "sha256:" + "0a" * 32
 MARKER = "marker-4f7a-of-a-secret"
@@ -126,14 +129,19 @@ def test_no_variable_of_a_job_steers_the_client() -> None:
     assert not set(steering) & {name for name, value in found.items() if value == MARKER}
 
 
+def parts_of(command: ContainerCommand) -> tuple[list[str], list[str], list[str]]:
+    """Entry point, names of variables without values, arguments."""
+    options, _, argv = parsed(client_argv("docker", command)[2:])
+    names = [setting for setting in options["--env"] if "=" not in setting]
+    return options["--entrypoint"], names, argv
+
+
 def in_container(command: ContainerCommand) -> subprocess.CompletedProcess[bytes]:
     """What the engine would start, with the variables that the client would have passed on."""
     host = {"PATH": os.environ["PATH"]}
     passed = client_environment(host, command.environment)
-    options, _, argv = parsed(client_argv("docker", command)[2:])
-    names = [setting for setting in options["--env"] if "=" not in setting]
+    shell, names, argv = parts_of(command)
     inside = {"PATH": host["PATH"], **{name: passed[name] for name in names}}
-    shell = options["--entrypoint"]
     return subprocess.run([*shell, *argv], env=inside, capture_output=True, timeout=20, check=False)
 
 
@@ -169,6 +177,29 @@ def test_a_command_is_given_to_the_shell_as_it_was_typed() -> None:
     command = "printf %s \"$1$0\"; printf ' %s' '*' \"$A\"; exit 3"
     ended = in_container(contained(argv=("/bin/sh", "-c", command), environment={"A": "x y\n"}))
     assert (ended.returncode, ended.stdout) == (3, b"/bin/sh * x y\n")
+
+
+def test_what_is_still_ending_after_a_term_keeps_its_container(tmp_path: Path) -> None:
+    """The shell before it ends at once, with whose end the container would."""
+    begun = tmp_path / "begun"
+    saves = f"trap 'sleep 0.3; echo saved; exit 3' TERM; : >{begun}; while :; do sleep 0.01; done"
+    command = contained(argv=("/bin/sh", "-c", f"/bin/sh -c {shlex.quote(saves)}; true"))
+    shell, _, argv = parts_of(command)
+    process = subprocess.Popen(
+        [*shell, *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert eventually(begun.exists)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"saved\n"
+    assert process.wait(20) == 128 + signal.SIGTERM
+
+
+def test_what_a_command_leaves_running_ends_with_it_unless_it_was_told_to_end() -> None:
+    command = contained(argv=("/bin/sh", "-c", "sleep 100 >/dev/null 2>&1 & echo $!; exit 4"))
+    ended = in_container(command)
+    os.kill(int(ended.stdout), signal.SIGKILL)
+    assert ended.returncode == 4
 
 
 @pytest.mark.parametrize("has_bash", [True, False])

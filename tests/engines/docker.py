@@ -117,6 +117,7 @@ class Engine:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.containers: dict[str, Container] = {}
+        self.pulled = threading.Lock()
 
     def serve(self) -> None:
         with socket.socket(socket.AF_UNIX) as listener:
@@ -127,7 +128,7 @@ class Engine:
                 threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError, ValueError):
+        with connection, contextlib.suppress(OSError):
             stream = connection.makefile("rw", encoding="utf-8", errors="surrogateescape")
             request = json.loads(stream.readline())
             argv = request["argv"]
@@ -159,9 +160,12 @@ class Engine:
             send(stream, err=f"Error response from daemon: {what}\n", exit=1)
             return
         time.sleep(found.get("pull_seconds", 0))
-        images = self._known("images") | {rest[-1]: found}
-        with open(f"{self.folder}/images.json", "w") as file:
-            json.dump(images, file)
+        with self.pulled:
+            images = self._known("images") | {rest[-1]: found}
+            partial = f"{self.folder}/images.json.partial"
+            with open(partial, "w") as file:
+                json.dump(images, file)
+            os.replace(partial, f"{self.folder}/images.json")  # Others read it meanwhile.
         send(stream, out="Status: Downloaded newer image\n", exit=0)
 
     def _run(self, stream: object, rest: list[str], environment: dict[str, str]) -> None:
