@@ -130,6 +130,19 @@ def _train(stage: Stage) -> None:
     stage.when(lambda: _has_saved(stage, epoch=2), lambda: stage.cancel("bob", "run"))
 
 
+@scenario("expire", requests_min=14, ends=(State.TIMED_OUT,), starts=0)
+def _expire(stage: Stage) -> None:
+    """No host is so large."""
+    stage.submit("ann", "run", [Script(seconds=1.5)], deadline_seconds=2.0, cpu=64.0)
+
+
+@scenario("time-out", requests_min=30, ends=(State.TIMED_OUT,), starts=2)
+def _time_out(stage: Stage) -> None:
+    """Of the second run of a command whose first one has failed."""
+    script = Script(seconds=1.2, failures=1)
+    stage.submit("ann", "run", [script], timeout_seconds=2, body_retries=1)
+
+
 def _has_saved(stage: Stage, *, epoch: int = 1) -> bool:
     saves = (
         keys.parse_checkpoint_manifest(entry.key)

@@ -6,9 +6,10 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from stado.core import keys
 from stado.core.documents import decode
@@ -109,8 +110,11 @@ class Stage(World):
         *,
         verify: bool = False,
         trains: bool = False,
+        deadline_seconds: float | None = None,
+        **stated: Any,
     ) -> None:
-        """The same commands under the same run id make the same request."""
+        """The same commands under the same run id make the same request. `deadline_seconds`: from
+        now on; `stated`: what else the spec says."""
         commands = [f"{run_id}-{number}" for number in range(len(scripts))]
         self.scripts |= dict(zip(commands, scripts, strict=True))
         spec = Spec(
@@ -118,7 +122,11 @@ class Stage(World):
             verify=VERIFY if verify else None,
             type=JobType.TRAIN if trains else JobType.JOB,
             max_lease_losses=1 if trains else None,
+            **stated,
         )
+        if deadline_seconds is not None:
+            deadline_at = self.store.now() + timedelta(seconds=deadline_seconds)
+            spec = spec.evolve(deadline_at=deadline_at)
         request = make_request(commands, spec, batch=len(scripts) > 1)
         self._send(who, partial(self._submit, run_id=run_id, request=request, who=who))
 
