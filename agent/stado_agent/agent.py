@@ -172,7 +172,7 @@ class Agent:
         )
         self._engine = host.engine
         self._engine_watch = EngineWatch(repo.clock, host.engine)
-        self._has_swept = host.engine is None
+        self._has_swept = False
         self._aftermath = Aftermath(
             repo,
             self._processes,
@@ -421,11 +421,12 @@ class Agent:
         images = self._engine_watch.name() is not None
         if images and not self._has_swept:
             self._sweep_containers()
+        self._has_swept = images
         return replace(self._budget.offer(self._reserved()), images=images)
 
     def _sweep_containers(self) -> None:
-        """Once, as soon as the engine answers."""
-        self._has_swept = True
+        """As soon as the engine answers, and answers again: what it did not remove meanwhile is
+        still there."""
         try:
             self._aftermath.sweep_containers()
         except EngineFailed as error:

@@ -159,7 +159,7 @@ class ContainedProcess:
 
     def close(self, timeout_seconds: float) -> bool:
         """And removes the container, of which nothing lives. What the engine does not remove is
-        left to the next agent's start."""
+        left to the agent, for when it answers again."""
         all_read = self._client.close(timeout_seconds)
         try:
             if not self._removed and self._find_id() is not None:

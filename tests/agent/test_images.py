@@ -47,6 +47,20 @@ def test_a_host_whose_engine_answers_says_so_and_asks_it_once_a_minute(tmp_path:
     assert engine.facts_asked == 2
 
 
+def test_what_could_not_be_removed_is_when_the_engine_answers_again(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    host = Host(tmp_path, engine=engine)
+    host.step_for(1)
+    engine.answers = False
+    host.step_for(70)
+    engine.labels["left"] = {SUPERVISOR_LABEL: "7.7.boot-1", AGENT_LABEL: host.folder.root.name}
+    host.step_for(70)
+    assert engine.labels.keys() == {"left"}
+    engine.answers = True
+    host.step_for(70)
+    assert not engine.labels
+
+
 def test_an_engine_that_has_gone_is_noticed_and_hinders_no_other_job(tmp_path: Path) -> None:
     """The job that met it goes back untouched: no start and no loss is counted."""
     engine = FakeEngine()
