@@ -161,7 +161,7 @@ class Job:
         """Cancels the job: a queued one at once, a running one at its worker's next check-in, which
         `wait` waits for. Whether there was anything to cancel: False for a job that had ended."""
         answer = cancel(_repository(self.settings), self.id, by=account_name(os.environ))
-        return answer.cancelled_now or answer.asked is not None
+        return answer.stopped_now or answer.asked is not None
 
     def outputs(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Downloads what the job left, its log (`log.txt`) and manifest too, into a folder that is

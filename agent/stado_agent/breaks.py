@@ -28,6 +28,10 @@ class OutOfTime(Exception):
         self.time_up = time_up
 
 
+class Paused(Exception):
+    """A pause was asked for, and everything that the command started has been stopped."""
+
+
 class GivenUp(Exception):
     """A cancel came while the store did not take what the job left."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from stado.core import keys
-from stado.core.records import SaveRef
-from stado.core.spec import POLICY_PREFIX, StartFrom
+from stado.core.records import Checkpoint, SaveRef
+from stado.core.spec import StartFrom
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import checkpoints, saving
 from stado.jobs.repository import Repository
@@ -50,6 +50,9 @@ class CheckpointSync:
         self._best: Save | None = None
         self._committed_at: float | None = None
         """Of the newest save; None once what it replaced has been swept."""
+        self._named: Sequence[str] | None = ()
+        self._spared: list[Checkpoint] | None = None
+        """What `_named` are, once they have been read."""
         self._saved: Fingerprint = ()
         self._seen: Fingerprint = ()
         self._due_at = repo.clock.monotonic() + repo.deployment.tick_seconds
@@ -58,6 +61,11 @@ class CheckpointSync:
     def has_saved(self) -> bool:
         """Whether the job has a committed checkpoint, of this epoch or an earlier one."""
         return bool(self._newest)
+
+    def spare(self, manifests: Sequence[str] | None) -> None:
+        """Saves of earlier lives of the job that stay for ever: policies name them. None: it is
+        not known which, and nothing is swept."""
+        self._named, self._spared = manifests, None
 
     # --- restoring ----------------------------------------------------------------------
 
@@ -87,7 +95,7 @@ class CheckpointSync:
         """Fills the folder with another job's save, which counts as none of ours. Raises as
         `restore_newest`."""
         key = start_from.manifest
-        if not keys.is_checkpoint_manifest(key, start_from.policy.removeprefix(POLICY_PREFIX)):
+        if not keys.is_checkpoint_manifest(key, start_from.job_id):
             raise Refused("checkpoint_unavailable", f"{key!r} is no save of {start_from.policy}")
         checkpoints.restore(
             self._repo, key, self._folder, sha256=start_from.sha256, between=between
@@ -170,8 +178,18 @@ class CheckpointSync:
         """Tried again at the next look. A store that refuses it keeps what is old, and no save
         waits for that."""
         try:
-            checkpoints.sweep(self._repo, [save.checkpoint for save in self._kept()])
+            if self._named is None:
+                return
+            kept = [save.checkpoint for save in self._kept()]
+            checkpoints.sweep(self._repo, kept, also=self._find_spared())
             self._committed_at = None
-        except StoreError as error:
+        except (StoreError, Unreadable) as error:
             job_id = self._newest[-1].checkpoint.job_id
             log.warning("event=checkpoints_not_swept job=%s error=%r", job_id, str(error))
+
+    def _find_spared(self) -> list[Checkpoint]:
+        """Nothing is swept as long as one cannot be read. One that is not there needs no parts."""
+        if self._spared is None:
+            found = (self._repo.find(Checkpoint, key) for key in self._named or ())
+            self._spared = [stored.value for stored in found if stored is not None]
+        return self._spared

@@ -24,6 +24,7 @@ from stado.core.records import (
     Heartbeat,
     LateResult,
     Phase,
+    PolicySeal,
     Record,
 )
 from stado.core.settings import Limits
@@ -48,6 +49,7 @@ from stado_agent.breaks import (
     InputUnavailable,
     NotStarted,
     OutOfTime,
+    Paused,
     PulseFailed,
     TooMuchMemory,
 )
@@ -252,9 +254,9 @@ class JobRun:
             self._prepare()
             return self._execute()
         except Cancelled:
-            doing = "running" if self._started_at is not None else "being prepared"
-            detail = f"cancelled while it was {doing}"
-            return self._ending(Verdict.CANCELLED, Reason.CANCELLED, detail)
+            return self._stopped(Verdict.CANCELLED, Reason.CANCELLED)
+        except Paused:
+            return self._stopped(Verdict.PAUSED, Reason.PAUSED_BY_USER)
         except OutOfTime as error:
             up = error.time_up
             return self._ending(up.verdict, up.reason, up.detail)
@@ -268,6 +270,14 @@ class JobRun:
             return self._too_much_memory(str(error))
         except InputUnavailable as error:
             return self._ending(Verdict.FAILED, Reason.INPUT_UNAVAILABLE, str(error))
+
+    def _stopped(self, verdict: Verdict, reason: Reason) -> Ending:
+        """As somebody asked."""
+        doing = "running" if self._started_at is not None else "being prepared"
+        asked = self._pulse.asked
+        note = f": {asked.note}" if asked.note else ""
+        detail = f"{verdict.value} while it was {doing}, by {asked.by}{note}"
+        return self._ending(verdict, reason, detail)
 
     def _prepare(self) -> None:
         self._fence()
@@ -297,7 +307,8 @@ class JobRun:
     def _break_off(self) -> None:
         """For threads that must not act for the job themselves: whether `_heed` has something to
         do."""
-        if self._pulse.cancel_asked or self._pulse.sealed or self._pulse.failure is not None:
+        asked = self._pulse.cancel_asked or self._pulse.pause_asked
+        if asked or self._pulse.sealed or self._pulse.failure is not None:
             raise Interrupted
         if self._clocks.time_up() is not None:
             raise Interrupted
@@ -433,6 +444,7 @@ class JobRun:
         could not be started."""
         self._stop_if_cancelled()
         self._stop_if_time_is_up(self._clocks.time_up())
+        self._stop_if_paused()
         masked = None
         if self._masker is not None:
             masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
@@ -546,6 +558,7 @@ class JobRun:
         self._fence()
         self._stop_if_cancelled()
         self._stop_if_time_is_up(self._clocks.time_up())
+        self._stop_if_paused()
 
     def _stop_if_time_is_up(self, time_up: TimeUp | None) -> None:
         """A cancel that was asked for by then goes before."""
@@ -564,6 +577,13 @@ class JobRun:
             self._pulse.phase = Phase.STOPPING
             self._commands.stop()
             raise Cancelled
+
+    def _stop_if_paused(self) -> None:
+        """A command that has ended by itself is not paused any more, before it is verified."""
+        if self._pulse.pause_asked and not self._has_ended:
+            self._pulse.phase = Phase.STOPPING
+            self._commands.stop()
+            raise Paused
 
     def _tell_trouble(self, trouble: str | None) -> None:
         """Others read it in our beats, as long as there are any; the note on this host shows that
@@ -761,9 +781,12 @@ class JobRun:
     def _sealed_policy_text(self) -> str:
         """What has become of the checkpoints that nobody waited for. One read of a train job."""
         policy = self._record.policy_id
-        if policy is None or find_seal(self._repo, self._record.id) is None:
+        if policy is None or self._find_seal() is None:
             return ""
         return f" (policy_sealed: {policy} holds what was saved by then)"
+
+    def _find_seal(self) -> PolicySeal | None:
+        return find_seal(self._repo, self._record.id, self._record.policy_revision)
 
     def _insist(
         self, step: Callable[[], Result], *, answers: tuple[type[StoreError], ...] = ()

@@ -18,6 +18,7 @@ from stado.core.records import Record
 from stado.core.spec import GitRepo, Snapshot, Spec, repo_text
 from stado.errors import Conflict, EngineFailed, NotFound, Refused, Unreadable
 from stado.jobs.archives import UnsafeArchive
+from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import Repository
 from stado.jobs.snapshots import text_of as snapshot_text
 from stado.ports import Command, Engine, JobProcess
@@ -142,6 +143,8 @@ class Preparation:
     def restore_checkpoint(self) -> None:
         """Its own newest one; of a job that has none the one that it was to start from."""
         job_id, start_from = self._record.id, self._spec.start_from
+        if self._spec.makes_policy and self._record.policy_revision > 1:
+            self._checkpoints.spare(self._find_saves_named())
         own = self._record.epoch > 1 and self._restore(
             lambda: self._checkpoints.restore_newest(job_id, between=self._watch.heed),
             "no checkpoint of it can be restored",
@@ -151,6 +154,16 @@ class Preparation:
                 lambda: self._checkpoints.restore_pinned(start_from, between=self._watch.heed),
                 f"checkpoint {start_from.ref} cannot be restored",
             )
+
+    def _find_saves_named(self) -> list[str] | None:
+        """None where somebody has damaged what names them."""
+        try:
+            return self._patience.persist(
+                lambda: saves_named(self._repo, self._record), between=self._watch.fence
+            )
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
+            return None
 
     def _restore(self, step: Callable[[], Result], what: str) -> Result:
         try:

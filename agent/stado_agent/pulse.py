@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from stado.core.records import Phase, Progress, Record
+from stado.core.records import Asks, Phase, Progress, Record
 from stado.errors import StoreError, Unreadable
 from stado.jobs.life import LifeSigns
 from stado.jobs.repository import Repository
@@ -75,7 +75,20 @@ class Pulse:
         """How often the command was started in this epoch."""
         self.sealed = False
         self.failure: Exception | None = None
-        self.cancel_asked = False
+        self._asked = Asks(nonce="")
+
+    @property
+    def cancel_asked(self) -> bool:
+        return self._asked.cancel
+
+    @property
+    def pause_asked(self) -> bool:
+        return self._asked.pause
+
+    @property
+    def asked(self) -> Asks:
+        """What was asked of the epoch, by when we looked last."""
+        return self._asked
 
     @property
     def phase(self) -> Phase:
@@ -185,8 +198,8 @@ class Pulse:
         except (StoreError, Unreadable) as error:
             self._note_silence(error)
             return
-        if asked is not None and asked.cancel and not self.cancel_asked:
-            self.cancel_asked = True
+        if asked is not None and asked != self._asked:
+            self._asked = asked
             self._on_news()
 
     def _note_silence(self, error: Exception) -> None:

@@ -14,7 +14,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from stado.cli.selectors import Selection
     from stado.core.records import Deployment, Heartbeat, Record
-    from stado.jobs.changes import Cancellation
+    from stado.jobs.changes import Stopping
     from stado.jobs.repository import Repository, Stored
 
 _SINGLE_TURNS_MAX = 20
@@ -161,7 +161,7 @@ def _cancel(
     return _answer(answers, records, seconds=seconds, no_wait=no_wait, as_json=as_json)
 
 
-def _cancel_all(repo: Repository, selection: Selection, user: str) -> list[Cancellation]:
+def _cancel_all(repo: Repository, selection: Selection, user: str) -> list[Stopping]:
     """A submission that was interrupted is finished first: nothing of it shall start later."""
     from stado.jobs.changes import cancel as cancel_job
     from stado.jobs.repository import PARALLEL_REQUESTS
@@ -307,7 +307,7 @@ def _tell_asked(
 
 
 def _answer(
-    answers: list[Cancellation],
+    answers: list[Stopping],
     records: dict[str, Record],
     *,
     seconds: float,
@@ -337,12 +337,10 @@ def _tell_unanswered(ended: list[Record]) -> None:
     """That a job is cancelled does not say that its command has ended."""
     from stado.cli import render
     from stado.cli.selectors import listed
-    from stado.jobs.endings import UNANSWERED
+    from stado.jobs.endings import was_unanswered
 
     silent = [
-        record.id
-        for record in ended
-        if record.ending is not None and (record.ending.detail or "").startswith(UNANSWERED)
+        record.id for record in ended if record.ending is not None and was_unanswered(record.ending)
     ]
     if silent:
         render.tell(
@@ -351,11 +349,11 @@ def _tell_unanswered(ended: list[Record]) -> None:
         )
 
 
-def _was_open(answer: Cancellation) -> bool:
-    return answer.cancelled_now or answer.asked is not None
+def _was_open(answer: Stopping) -> bool:
+    return answer.stopped_now or answer.asked is not None
 
 
-def _tell_not_cancelled(ended: list[Record], others: list[Cancellation]) -> None:
+def _tell_not_cancelled(ended: list[Record], others: list[Stopping]) -> None:
     """Of those that had ended before only the first few: the summary counts them."""
     from stado.cli import render
     from stado.cli.outcomes import outcome_line
@@ -395,12 +393,12 @@ def _summary(ended: list[Record], had_ended: int, seconds: float) -> str:
     return "; ".join(parts)
 
 
-def _fields(answer: Cancellation, records: dict[str, Record]) -> dict[str, Any]:
+def _fields(answer: Stopping, records: dict[str, Record]) -> dict[str, Any]:
     from stado.cli.views import job_fields
 
     record = records[answer.record.id]
     return {
         **job_fields(record),
-        "cancelled_now": answer.cancelled_now,
+        "cancelled_now": answer.stopped_now,
         "cancel_asked": answer.asked is not None,
     }

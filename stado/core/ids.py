@@ -53,6 +53,12 @@ def job_ids(base: str, *, count: int, batch: bool) -> list[str]:
     return [member(base, number, count) for number in range(1, count + 1)]
 
 
+def number_in(job_id: str, base: str) -> int:
+    """Which member of its submission a job is; 1 where it is the only one."""
+    suffix = job_id.removeprefix(base).removeprefix("-")
+    return int(suffix) if suffix else 1
+
+
 def base_of(job_id: str) -> str:
     return job_id[:BASE_LENGTH]
 

@@ -40,6 +40,8 @@ _ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
 
 _PART = re.compile(rf"{_EPOCH}-{_EPOCH}\.[0-9]{{6,9}}")
 
+_POLICY_REVISION = re.compile(r"(.*)\.r([2-9]|[1-9][0-9]{1,5})")
+
 _KEY_BYTES_MAX = 800
 """What every store takes (`stado.storage.keys`)."""
 
@@ -97,6 +99,10 @@ def claim_cell(job_id: str, epoch: int) -> str:
 
 def end_cell(job_id: str, epoch: int) -> str:
     return f"{cells(job_id)}{epoch}.end.json"
+
+
+def open_cell(job_id: str, epoch: int) -> str:
+    return f"{cells(job_id)}{epoch}.open.json"
 
 
 def parse_cell(key: str) -> tuple[int, str] | None:
@@ -266,8 +272,15 @@ def is_checkpoint_manifest(key: str, job_id: str) -> bool:
     return parsed is not None and key == checkpoint_manifest(job_id, *parsed)
 
 
-def policy(job_id: str) -> str:
-    return f"{POLICIES}{job_id}.json"
+def policy(name: str) -> str:
+    """`name`: `<id>`, or `<id>.r<revision>`."""
+    return f"{POLICIES}{name}.json"
+
+
+def parse_policy_name(name: str) -> tuple[str, int]:
+    """Job id (which it may not be) and revision."""
+    match = _POLICY_REVISION.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, 1)
 
 
 def snapshot(digest: str) -> str:

@@ -4,13 +4,13 @@ whoever computes it, so that any number of settlers write the same thing.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from stado.core import clocks
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Ending, Holder, Record, RunRecord
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
-from stado.core.states import Reason, State, Verdict
+from stado.core.states import Opening, Reason, State, Verdict
 
 DETAIL_MAX = 1024
 
@@ -52,6 +52,7 @@ def ended(record: Record, ending: Ending) -> Record:
         ending=ending,
         starts=record.starts + _has_started(record, ending),
         lease_losses=record.lease_losses + _is_loss(ending),
+        pauses=record.pauses + (ending.verdict is Verdict.PAUSED),
     )
 
 
@@ -79,6 +80,27 @@ def after(cell: EndCell) -> Record:
         return cell.record
     return cell.record.evolve(
         state=State.QUEUED, epoch=cell.record.epoch + 1, nonce=cell.token[:8], holder=None
+    )
+
+
+def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record:
+    """The queue record of the epoch that follows a record at rest: it queues as of now. Losses
+    before a retry count no more, and its time begins anew; that of a paused job stood still."""
+    retried = kind is Opening.RETRY
+    picked_up_at, ending = record.picked_up_at, record.ending
+    if picked_up_at is not None and ending is not None:
+        picked_up_at += max(at - ending.ended_at, timedelta(0))
+    return record.evolve(
+        state=State.QUEUED,
+        epoch=record.epoch + 1,
+        nonce=token[:8],
+        queued_ms=milliseconds(at),
+        holder=None,
+        opened_from=record.state,
+        manual_retries=record.manual_retries + retried,
+        lease_losses=0 if retried else record.lease_losses,
+        picked_up_at=None if retried else picked_up_at,
+        runtime_limit_seconds=None if retried else record.runtime_limit_seconds,
     )
 
 

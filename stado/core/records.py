@@ -15,8 +15,8 @@ from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.durations import Duration
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
 from stado.core.sidecar import CheckpointMeta, Sha256
-from stado.core.spec import POLICY_PREFIX, InputName, Priority, Request, Spec
-from stado.core.states import Kind, Reason, State, Verdict, WarningCode
+from stado.core.spec import BATCH_COUNT_MAX, POLICY_PREFIX, InputName, Priority, Request, Spec
+from stado.core.states import Kind, Opening, Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX
 
 FORMAT_VERSION = 1
@@ -51,9 +51,14 @@ _BLOCKS_MAX = 100_000
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
 
-def policy_id(job_id: str) -> str:
-    """The name of the policy that a train job makes."""
-    return f"{POLICY_PREFIX}{job_id}"
+def policy_name(job_id: str, revision: int = 1) -> str:
+    """Of the policy that a train job makes: each retry of the job makes another."""
+    return job_id if revision == 1 else f"{job_id}.r{revision}"
+
+
+def policy_id(job_id: str, revision: int = 1) -> str:
+    """The same, for people."""
+    return f"{POLICY_PREFIX}{policy_name(job_id, revision)}"
 
 
 class Proof(Part, frozen=True, kw_only=True):
@@ -168,10 +173,17 @@ class Record(Document, frozen=True, kw_only=True):
     starts: Count = 0
     """Ended epochs whose command was executed."""
     lease_losses: Count = 0
+    """Since it was submitted, or retried last."""
     picked_up_at: Instant | None = None
     """When it was claimed first; None before. Its time limit counts from here, over all epochs."""
     runtime_limit_seconds: Duration | None = None
     """What the deployment allowed at that claim; None: no limit."""
+    manual_retries: Count = 0
+    """How often somebody has had it run again after it had ended."""
+    pauses: Count = 0
+    opened_from: State | None = None
+    """The state at rest that this epoch, or one that was lost since, was taken out of: who settles
+    removes the record that may still be there."""
     holder: Holder | None = None
     """Of this epoch; None while it is queued."""
     ending: Ending | None = None
@@ -182,9 +194,14 @@ class Record(Document, frozen=True, kw_only=True):
         return base_of(self.id) if self.batch else None
 
     @property
+    def policy_revision(self) -> int:
+        """A retried job makes another policy: the first one is sealed for ever."""
+        return self.manual_retries + 1
+
+    @property
     def policy_id(self) -> str | None:
         """Of the policy that the job makes."""
-        return policy_id(self.id) if self.spec.makes_policy else None
+        return policy_id(self.id, self.policy_revision) if self.spec.makes_policy else None
 
     def own_key(self) -> str:
         return keys.record(self.state, self.id)
@@ -201,6 +218,7 @@ class Intent(StrEnum):
     """What a claim cell that no agent holds will make of its epoch."""
 
     CANCEL = "cancel"
+    PAUSE = "pause"
     EXPIRE = "expire"
     """Its time was up while it waited."""
 
@@ -212,6 +230,8 @@ class ClaimCell(Document, frozen=True, kw_only=True):
     intent: Intent | None = None
     by: str
     at: Instant
+    note: Line | None = None
+    """Of an intent: why, in the words of who asked."""
     record: Record
 
     def own_key(self) -> str:
@@ -243,13 +263,69 @@ class EndCell(Document, frozen=True, kw_only=True):
         return self.record.flaw()
 
 
+class OpenCell(Document, frozen=True, kw_only=True):
+    """`<n>.open.json`: what follows an epoch that ended at rest. `record` is the queue record of
+    epoch n; also where that is never queued, as after a cancel of a paused job."""
+
+    token: Code
+    kind: Opening
+    by: str
+    at: Instant
+    note: Line | None = None
+    """Why, in the words of who asked."""
+    record: Record
+
+    def own_key(self) -> str:
+        return keys.open_cell(self.record.id, self.record.epoch)
+
+    def flaw(self) -> str | None:
+        record = self.record
+        if record.state is not State.QUEUED or record.opened_from is None:
+            return "its record is not that of an epoch that was opened"
+        if not _leads_on(record.opened_from, self.kind):
+            return f"a job that is {record.opened_from} has no {self.kind}"
+        return record.flaw()
+
+
+def _leads_on(state: State, kind: Opening) -> bool:
+    """Whether a job at rest in this state can be asked for that."""
+    if kind is Opening.RETRY:
+        return state in (State.FAILED, State.CANCELLED, State.TIMED_OUT)
+    if kind is Opening.DELETE:
+        return state.terminal
+    return state is State.PAUSED
+
+
 class Asks(Document, frozen=True, kw_only=True):
-    """`asks/<n>.json`: what has been asked of epoch n. Flags are only ever added."""
+    """`asks/<n>.json`: what has been asked of epoch n. Flags are only ever added. A cancel goes
+    before a pause."""
 
     cancel: bool = False
     cancel_by: str | None = None
     cancel_at: Instant | None = None
+    cancel_note: Line | None = None
+    """Why, in the words of who asked."""
+    pause: bool = False
+    pause_by: str | None = None
+    pause_at: Instant | None = None
+    pause_note: Line | None = None
     nonce: str
+
+    @property
+    def intent(self) -> Intent | None:
+        """What is to become of the job; None: nothing was asked."""
+        if self.cancel:
+            return Intent.CANCEL
+        return Intent.PAUSE if self.pause else None
+
+    @property
+    def by(self) -> str:
+        """Who asked for it first."""
+        return (self.cancel_by if self.cancel else self.pause_by) or "unknown"
+
+    @property
+    def note(self) -> str | None:
+        return self.cancel_note if self.cancel else self.pause_note
 
 
 class Phase(StrEnum):
@@ -312,6 +388,10 @@ class RunRecord(Document, frozen=True, kw_only=True):
     rerun_of: str | None = None
     complete: bool = False
     """Whether all queue records are written."""
+    deleted: Annotated[list[Count], msgspec.Meta(max_length=BATCH_COUNT_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Which of its jobs, counted from 1, were deleted, in order."""
 
     def own_key(self) -> str:
         return keys.run(self.run_id)
@@ -653,6 +733,8 @@ class PolicySeal(Document, frozen=True, kw_only=True):
     """`policies/<id>.json`: what a train job left for others to start from, for ever."""
 
     job_id: str
+    revision: Ordinal = 1
+    """One more with each retry of the job."""
     epoch: Epoch
     at: Instant
     """When the job ended."""
@@ -661,13 +743,13 @@ class PolicySeal(Document, frozen=True, kw_only=True):
 
     @property
     def policy_id(self) -> str:
-        return policy_id(self.job_id)
+        return policy_id(self.job_id, self.revision)
 
     def save(self, kind: Kind) -> SaveRef | None:
         return self.best if kind is Kind.BEST else self.latest
 
     def own_key(self) -> str:
-        return keys.policy(self.job_id)
+        return keys.policy(policy_name(self.job_id, self.revision))
 
     def flaw(self) -> str | None:
         for save in (self.latest, self.best):

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from stado.core import keys
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Count, Instant, Part, Text, canonical, from_plain
 from stado.core.durations import DURATION_FORM, DURATION_SECONDS_MAX, Duration
@@ -59,7 +60,12 @@ Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 BodyRetries = Annotated[int, msgspec.Meta(ge=0, le=BODY_RETRIES_MAX)]
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
-PolicyId = Annotated[str, msgspec.Meta(pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.pattern}\Z")]
+PolicyId = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=rf"\A{POLICY_PREFIX}{JOB_PATTERN.pattern}(\.r([2-9]|[1-9][0-9]{{1,5}}))?\Z"
+    ),
+]
 SecretReference = Annotated[str, msgspec.Meta(pattern=rf"\A{_SECRET_REFERENCE.pattern}\Z")]
 """`ITEM#FIELD`: what a host looks up. Never a value."""
 
@@ -98,6 +104,11 @@ class StartFrom(Part, frozen=True, kw_only=True):
     """Key of the save's manifest."""
     sha256: Sha256
     """Of the manifest."""
+
+    @property
+    def job_id(self) -> str:
+        """Of the job that made the policy."""
+        return keys.parse_policy_name(self.policy.removeprefix(POLICY_PREFIX))[0]
 
     @property
     def ref(self) -> str:
@@ -166,6 +177,8 @@ class Spec(Part, frozen=True, kw_only=True):
     """How long a command may print, save and report nothing; for ever when not stated."""
     body_retries: BodyRetries = 0
     """How often the command is run again where it failed, before the job has failed."""
+    final: bool = False
+    """Whether its end is one for ever: nobody has it retried."""
     max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
     expected_outputs: Patterns = msgspec.field(default_factory=list)

@@ -40,12 +40,28 @@ class Verdict(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
+    PAUSED = "paused"
     LOST = "lost"
 
     @property
     def state(self) -> State | None:
         """The state at rest that it leads to; None when the next epoch is queued."""
         return None if self is Verdict.LOST else State(self.value)
+
+
+class Opening(StrEnum):
+    """What somebody asked for that takes a job out of its rest: the kind of an open cell."""
+
+    RETRY = "retry"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    """Of a paused job."""
+    DELETE = "delete"
+
+    @property
+    def queues(self) -> bool:
+        """Whether the epoch that it opens is queued."""
+        return self in (Opening.RETRY, Opening.RESUME)
 
 
 class Reason(StrEnum):
@@ -59,6 +75,7 @@ class Reason(StrEnum):
     DECLARED_OUTPUT_MISSING = "declared_output_missing"
     CANCELLED = "cancelled"
     CANCELLED_BY_USER = "cancelled_by_user"
+    PAUSED_BY_USER = "paused_by_user"
     LEASE_EXPIRED = "lease_expired"
     LEASE_EXPIRED_MAX_ATTEMPTS = "lease_expired_max_attempts"
     SUPERVISOR_DIED = "supervisor_died"

@@ -95,7 +95,10 @@ def output_of(repo: Repository, record: Record, path: str) -> tuple[Manifest, st
     newest = newest_manifest(repo, record.id, up_to_epoch=record.epoch)
     if newest is None or not newest.files:
         raise Refused("output_missing", f"job {record.id} left no files")
-    manifest, digest = read_known(repo, Manifest, keys.output_manifest(record.id, newest.epoch))
+    try:
+        manifest, digest = read_known(repo, Manifest, keys.output_manifest(record.id, newest.epoch))
+    except NotFound:
+        raise _just_deleted(record.id) from None
     if not part_of(manifest.files, path):
         raise Refused(
             "output_missing",
@@ -193,7 +196,11 @@ def _write_use(repo: Repository, artifact: Artifact) -> None:
     try:
         repo.store.head(keys.output_manifest(artifact.job_id, artifact.epoch))
     except NotFound:
-        raise Refused("output_missing", f"job {artifact.job_id} has just been deleted") from None
+        raise _just_deleted(artifact.job_id) from None
+
+
+def _just_deleted(job_id: str) -> Refused:
+    return Refused("output_missing", f"job {job_id} has just been deleted")
 
 
 def _is_same(one: Artifact, other: Artifact) -> bool:

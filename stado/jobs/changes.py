@@ -1,98 +1,241 @@
-"""What people ask of a job: cancel it, run it again; and of the queue: pause it."""
+"""What people ask of a job: to cancel, pause, resume, retry it, or run it again; and of the queue:
+to pause it. (`deletion` deletes one.)"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from stado.core.records import Asks, Intent, Record
+from stado.core.records import Asks, EndCell, Intent, Record
 from stado.core.spec import make_request
-from stado.core.states import State, Verdict
+from stado.core.states import Opening, State, Verdict
 from stado.errors import Ambiguous, NotFound, Refused
-from stado.jobs.endings import ask_cancel, claim_for_intent, finish_intent, settle
-from stado.jobs.finding import find_job
+from stado.jobs.endings import (
+    AS_ASKED,
+    ask,
+    claim_for_intent,
+    finish_intent,
+    open_epoch,
+    settle,
+    settle_open,
+)
+from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.queue_index import mark_queue
 from stado.jobs.repository import Repository
+from stado.jobs.snapshots import may_be_used
 from stado.jobs.submit import Submission, submit
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Cancellation:
-    """The answer to a cancel.
+class Stopping:
+    """The answer to a cancel or a pause.
 
-    `record` is the job as it is now: cancelled by us, ended before, or still running, and then
+    `record` is the job as it is now: stopped by us, at rest before, or still running, and then
     `asked` holds the request that its supervisor will meet at its next check-in."""
 
     record: Record
     asked: Asks | None
-    cancelled_now: bool
+    stopped_now: bool
 
 
-def cancel(repo: Repository, job_id: str, *, by: str) -> Cancellation:
-    """Cancels a queued job at once; asks the holder of a running one to stop it.
+def cancel(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Stopping:
+    """Cancels a queued or a paused job at once; asks the holder of a running one to stop it.
 
-    Either way the request is durable when this returns, and the job never starts again. Raises
-    `NotFound` for an unknown job."""
+    Either way the request is durable when this returns, and the job never starts again, unless
+    somebody has it retried. Raises `NotFound` for an unknown job."""
+    return _on_present(
+        repo, job_id, "cancelled", lambda found: _cancel_found(repo, found, by=by, note=note)
+    )
+
+
+def pause(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Stopping:
+    """Pauses a queued job at once; asks the holder of a running one to stop it and to save what
+    it has. The request is durable when this returns. Raises `NotFound` for an unknown job."""
+    return _on_present(
+        repo, job_id, "paused", lambda found: _stop(repo, found, Intent.PAUSE, by=by, note=note)
+    )
+
+
+def _on_present(
+    repo: Repository, job_id: str, done: str, step: Callable[[Record], Answer | None]
+) -> Answer:
+    """The first answer of a step that is given the job as it is now, again and again while it
+    turns out to have moved."""
     for _ in repo.rounds():
-        found = find_job(repo, job_id)
-        if found is None:
-            raise NotFound(job_id, "there is no such job")
-        answer = _cancel_found(repo, found.record, by)
+        answer = step(_present(repo, job_id))
         if answer is not None:
             return answer
-    raise Ambiguous(job_id, "the job moved each time it was to be cancelled: try again")
+    raise Ambiguous(job_id, f"the job moved each time it was to be {done}: try again")
 
 
-def _cancel_found(repo: Repository, record: Record, by: str) -> Cancellation | None:
-    """None when the epoch is not, or no longer, the one to cancel."""
+def _present(repo: Repository, job_id: str) -> Record:
+    """Raises `NotFound`, also for a job that was deleted."""
+    found = find_job(repo, job_id)
+    if found is not None:
+        return found.record
+    if was_deleted(repo, job_id):
+        raise NotFound(job_id, "the job was deleted")
+    raise NotFound(job_id, "there is no such job")
+
+
+def _cancel_found(
+    repo: Repository, record: Record, *, by: str, note: str | None
+) -> Stopping | None:
+    if record.state is State.PAUSED:
+        return _cancel_paused(repo, record, by=by, note=note)
+    return _stop(repo, record, Intent.CANCEL, by=by, note=note)
+
+
+def _stop(
+    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+) -> Stopping | None:
+    """None when the epoch is not, or no longer, the one to stop."""
     if record.state.at_rest:
-        return Cancellation(record, None, cancelled_now=False)
+        return Stopping(record, None, stopped_now=False)
     if record.state is State.QUEUED:
-        return _cancel_queued(repo, record, by)
-    return _ask_holder(repo, record, by)
+        return _stop_queued(repo, record, intent, by=by, note=note)
+    return _ask_holder(repo, record, intent, by=by, note=note)
 
 
-def _cancel_queued(repo: Repository, record: Record, by: str) -> Cancellation | None:
+def _stop_queued(
+    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+) -> Stopping | None:
     """Claims the epoch, gives its verdict, settles. A crash after the claim leaves an intent,
     which whoever meets it finishes.
 
     A reaper that judged a claimer's running record may give its verdict first; then there is a
-    next epoch, and that is the one to cancel."""
-    claim = claim_for_intent(repo, record, intent=Intent.CANCEL, by=by)
+    next epoch, and that is the one to stop."""
+    claim = claim_for_intent(repo, record, intent=intent, by=by, note=note)
     if claim is None:
         return None
     end = finish_intent(repo, claim)
-    if end.ending.verdict is Verdict.LOST:
+    if _goes_on(end, intent):
         return None
-    cancelled = end.ending.verdict is Verdict.CANCELLED
-    return Cancellation(end.record, None, cancelled_now=cancelled)
+    ours = end.ending.verdict is AS_ASKED[intent][0]
+    return Stopping(end.record, None, stopped_now=ours)
 
 
-def _ask_holder(repo: Repository, record: Record, by: str) -> Cancellation | None:
+def _ask_holder(
+    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+) -> Stopping | None:
     """Adds the flag, then looks whether the epoch still lives: whoever ends it after that look
     has to read the flag."""
-    asked = ask_cancel(repo, record.id, record.epoch, by=by)
+    asked = ask(repo, record.id, record.epoch, intent, by=by, note=note)
     end = repo.find_end(record.id, record.epoch)
     if end is None:
-        return Cancellation(record, asked, cancelled_now=False)
+        return Stopping(record, asked, stopped_now=False)
     settle(repo, record.id, record.epoch)
-    if end.ending.verdict is Verdict.LOST:
+    return None if _goes_on(end, intent) else Stopping(end.record, None, stopped_now=False)
+
+
+def _goes_on(end: EndCell, intent: Intent) -> bool:
+    """Whether a job that ended so has still to be stopped as was asked."""
+    verdict = end.ending.verdict
+    return verdict is Verdict.LOST or (verdict is Verdict.PAUSED and intent is Intent.CANCEL)
+
+
+def _cancel_paused(
+    repo: Repository, record: Record, *, by: str, note: str | None
+) -> Stopping | None:
+    """By an open cell, whose epoch is never queued. None when the job was resumed instead."""
+    opened, ours = open_epoch(repo, record, Opening.CANCEL, by=by, note=note)
+    settle_open(repo, opened)
+    if opened.kind is not Opening.CANCEL:
         return None
-    return Cancellation(end.record, None, cancelled_now=False)
+    end = repo.find_end(record.id, opened.record.epoch)
+    return None if end is None else Stopping(end.record, None, stopped_now=ours)
+
+
+# --- out of its rest ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """The answer to a resume or a retry: the job, queued again. `opened_now`: by us."""
+
+    record: Record
+    opened_now: bool
+
+
+def resume(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Reopening:
+    """Queues a paused job as of now: it goes on from its newest checkpoint. Durable when this
+    returns. Raises `NotFound`, and `Refused` (`job_not_paused`) with the job's state."""
+
+    def step(record: Record) -> Reopening | None:
+        if record.state is not State.PAUSED:
+            raise Refused("job_not_paused", f"job {job_id} is {record.state}, and not paused")
+        return _reopen(repo, record, Opening.RESUME, by=by, note=note)
+
+    return _on_present(repo, job_id, "resumed", step)
+
+
+def retry(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Reopening:
+    """Queues a job that failed, was cancelled or timed out as of now, under its own id: it goes
+    on from its newest checkpoint. Durable when this returns. Raises `NotFound`, and `Refused`
+    with what `retry_refusal` says."""
+
+    def step(record: Record) -> Reopening | None:
+        refusal = retry_refusal(repo, record)
+        if refusal is not None:
+            raise refusal
+        return _reopen(repo, record, Opening.RETRY, by=by, note=note)
+
+    return _on_present(repo, job_id, "retried", step)
+
+
+def retry_refusal(repo: Repository, record: Record) -> Refused | None:
+    """Why a job cannot be retried; None when it can. A read, where it took a snapshot along."""
+    job_id, state = record.id, record.state
+    if state is State.COMPLETED:
+        text = f"job {job_id} has completed, and stays so: `stado job rerun` makes a new one of it"
+        return Refused("completed_is_final", text)
+    if state is State.QUEUED and record.opened_from is not None:
+        return Refused("retry_already_queued", f"job {job_id} is queued again already")
+    if not state.terminal:
+        hint = " (`stado job resume` lets it go on)" if state is State.PAUSED else ""
+        return Refused(
+            "still_live", f"job {job_id} is {state}{hint}: only what has ended is retried"
+        )
+    if record.spec.final:
+        text = f"job {job_id} was submitted as final: `stado job rerun` makes a new one of it"
+        return Refused("terminal_is_final", text)
+    deadline_at = record.spec.deadline_at
+    if deadline_at is not None and deadline_at <= repo.now():
+        text = f"the deadline of job {job_id} has passed: submit it anew, with another or none"
+        return Refused("deadline_passed", text)
+    snapshot = record.spec.snapshot
+    if snapshot is not None and not may_be_used(repo, snapshot.digest):
+        text = f"the files that job {job_id} took along are not in the store any more"
+        return Refused("snapshot_missing", text)
+    return None
+
+
+def _reopen(
+    repo: Repository, record: Record, kind: Opening, *, by: str, note: str | None
+) -> Reopening | None:
+    """None when somebody asked for something else just before."""
+    opened, ours = open_epoch(repo, record, kind, by=by, note=note)
+    settle_open(repo, opened, announced=ours)
+    return Reopening(opened.record, ours) if opened.kind is kind else None
+
+
+# --- another job, and the queue -------------------------------------------------------------
 
 
 def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) -> Submission:
     """Submits the exact spec of a job again, under a new id; the original is untouched.
 
     Without a run id each call makes a new job. Raises `NotFound` for an unknown job."""
-    found = find_job(repo, job_id)
-    if found is None:
-        raise NotFound(job_id, "there is no such job")
-    if run_id == found.record.run_id:
+    record = _present(repo, job_id)
+    if run_id == record.run_id:
         raise Refused(
             "run_id_conflict",
             f"run id {run_id} is that of {job_id} itself: a rerun needs another, or none",
         )
-    spec = found.record.spec
+    spec = record.spec
     request = make_request([spec.command], spec, batch=False)
     return submit(
         repo,

@@ -95,16 +95,17 @@ def restore(
     return checkpoint, ref
 
 
-def sweep(repo: Repository, keep: Sequence[Checkpoint]) -> None:
-    """Deletes what the job saved before the newest of these and they do not name: manifests
-    first, so that nobody starts from a checkpoint that is half gone, then parts, also those that
-    a crash left without a manifest.
+def sweep(repo: Repository, keep: Sequence[Checkpoint], *, also: Sequence[Checkpoint] = ()) -> None:
+    """Deletes what the job saved before the newest of these, and neither they nor `also` name:
+    manifests first, so that nobody starts from a checkpoint that is half gone, then parts, also
+    those that a crash left without a manifest.
 
     To be called only by who knows that no settler can still take an older save (PROTOCOL.md,
     "Checkpoints"). A crash on the way leaves parts that the next sweep finds."""
     newest = max((checkpoint.epoch, checkpoint.sequence) for checkpoint in keep)
-    staying = {checkpoint.own_key() for checkpoint in keep}
-    staying |= {part for checkpoint in keep for file in checkpoint.files for part in file.parts}
+    saves = (*keep, *also)
+    staying = {checkpoint.own_key() for checkpoint in saves}
+    staying |= {part for checkpoint in saves for file in checkpoint.files for part in file.parts}
     job_id = keep[0].job_id
     manifests: list[str] = []
     parts: list[str] = []

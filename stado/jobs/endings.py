@@ -9,16 +9,31 @@ from __future__ import annotations
 from datetime import datetime
 
 from stado.core import keys, moves
-from stado.core.clocks import time_limit
-from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, LateResult, Record
-from stado.core.states import Reason, State, Verdict
+from stado.core.clocks import passed_limit, time_limit
+from stado.core.ids import milliseconds
+from stado.core.records import (
+    Asks,
+    ClaimCell,
+    EndCell,
+    Ending,
+    Intent,
+    LateResult,
+    OpenCell,
+    Record,
+)
+from stado.core.states import Opening, Reason, State, Verdict
 from stado.errors import Conflict, Unreadable
 from stado.jobs.policy_seals import seal_policy
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
-UNANSWERED = "cancelled while its worker did not answer"
-"""So begins the detail of a cancel whose worker may not know of it: the command may run on."""
+_UNANSWERED = "while its worker did not answer"
+
+AS_ASKED = {
+    Intent.CANCEL: (Verdict.CANCELLED, Reason.CANCELLED_BY_USER),
+    Intent.PAUSE: (Verdict.PAUSED, Reason.PAUSED_BY_USER),
+}
+"""The verdict on an epoch whose holder is gone, or never was."""
 
 
 def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndCell, bool]:
@@ -48,16 +63,28 @@ def ending_of_lost(
     when that happened too often. One read."""
     now = repo.now()
     asked = repo.find_asks(record.id, record.epoch)
-    if asked is not None and asked.value.cancel:
-        return Ending(
-            verdict=Verdict.CANCELLED,
-            reason=Reason.CANCELLED_BY_USER,
-            detail=moves.clip(f"{UNANSWERED}: {detail}"),
-            started_at=started_at,
-            ended_at=now,
-            by=asked.value.cancel_by or by,
+    intent = asked.value.intent if asked is not None else None
+    out_of_time = passed_limit(record, milliseconds(now)) is not None
+    if asked is None or intent is None or (intent is Intent.PAUSE and out_of_time):
+        return moves.lost(
+            record, started_at=started_at, now=now, by=by, reason=reason, detail=detail
         )
-    return moves.lost(record, started_at=started_at, now=now, by=by, reason=reason, detail=detail)
+    verdict, reason = AS_ASKED[intent]
+    note = f" ({asked.value.note})" if asked.value.note else ""
+    return Ending(
+        verdict=verdict,
+        reason=reason,
+        detail=moves.clip(f"{verdict.value} {_UNANSWERED}: {detail}{note}"),
+        started_at=started_at,
+        ended_at=now,
+        by=asked.value.by,
+    )
+
+
+def was_unanswered(ending: Ending) -> bool:
+    """Whether it was cancelled or paused and its worker may not know of it: the command may run
+    on."""
+    return (ending.detail or "").startswith(f"{ending.verdict.value} {_UNANSWERED}")
 
 
 def write_late(repo: Repository, late: LateResult) -> None:
@@ -73,7 +100,7 @@ def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Non
     between them leaves both, and the record at rest counts. Any settler, and the coordinator's
     reap pass, deletes the rest."""
     final = moves.after(cell)
-    if not final.state.at_rest:
+    if not final.state.terminal or final.opened_from is not None:
         settle(repo, final.id, cell.record.epoch)
         return
     _come_to_rest(repo, final)
@@ -92,25 +119,115 @@ def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
     cell = repo.find_end(job_id, epoch)
     if cell is None:
         return None
-    if cell.ending.verdict is Verdict.LOST and _end_as_asked(repo, cell):
-        _clean_up(repo, job_id, epoch)
+    if cell.ending.verdict.state in (None, State.PAUSED) and _end_as_asked(repo, cell):
+        _clean_up(repo, cell)
         return cell
     following = moves.after(cell)
-    if following.state is not State.QUEUED:
-        _come_to_rest(repo, following)
-    elif not _epoch_begun(repo, job_id, following.epoch):
-        repo.create_entry(following)
-        project(repo, following)
-    _clean_up(repo, job_id, epoch)
+    if following.state.at_rest:
+        _rest(repo, following)
+    else:
+        _queue(repo, following)
+    _clean_up(repo, cell)
     return cell
 
 
+def _rest(repo: Repository, final: Record) -> None:
+    """When somebody has taken the job out of that rest since, the record is removed again."""
+    _come_to_rest(repo, final)
+    opened = repo.find_open(final.id, final.epoch + 1)
+    if opened is not None:
+        settle_open(repo, opened)
+
+
+def _queue(repo: Repository, following: Record, *, announced: bool = False) -> None:
+    """Nothing where the epoch has begun already: its queue record has done its work then.
+    `announced`: its index entry stands."""
+    if repo.cells(following.id).begun(following.epoch):
+        return
+    if not announced:
+        repo.create_entry(following)
+    project(repo, following)
+
+
 def _come_to_rest(repo: Repository, final: Record) -> None:
-    """Nobody sees a train job at rest whose policy could still change. A crash between the two
+    """Nobody sees a train job ended whose policy could still change. A crash between the two
     leaves a sealed policy, and the job where it was; settling again finishes it."""
-    if final.spec.makes_policy:
+    if final.spec.makes_policy and final.state.terminal:
         seal_policy(repo, final)
     project(repo, final)
+
+
+def open_epoch(
+    repo: Repository, at_rest: Record, kind: Opening, *, by: str, note: str | None = None
+) -> tuple[OpenCell, bool]:
+    """Decides what follows a record at rest that was read under its prefix: by us, or, False, by
+    somebody who was faster. To be settled (`settle_open`) in either case.
+
+    Two writes. A crash between them leaves an index entry of an epoch that nobody opened, which
+    repair deletes after a while; after them an open cell, which whoever meets it settles."""
+    token, at = repo.entropy.token(), repo.now()
+    record = moves.opened(at_rest, kind, token=token, at=at)
+    cell = OpenCell(token=token, kind=kind, by=by, at=at, note=note, record=record)
+    if kind is not Opening.DELETE:
+        repo.create_entry(record)
+    if repo.create(cell.own_key(), cell) is not None:
+        return cell, True
+    taken = repo.open_cell(record.id, record.epoch)
+    if taken.token == token:
+        return taken, True
+    repo.delete_entry(record)
+    return taken, False
+
+
+def settle_open(repo: Repository, cell: OpenCell, *, announced: bool = False) -> None:
+    """Makes the prefixes show what an open cell says: the queue record first, then the record at
+    rest that it supersedes goes. A delete is left to who deletes (`deletion`). `announced`: its
+    index entry was written just now."""
+    if cell.kind is Opening.DELETE:
+        return
+    record = cell.record
+    if cell.kind is Opening.CANCEL:
+        give_verdict(repo, record, ending_of_open(cell))
+        settle(repo, record.id, record.epoch)
+        repo.delete_entry(record)
+        return
+    _queue(repo, record, announced=announced)
+    remove_superseded(repo, record)
+
+
+def ending_of_open(cell: OpenCell) -> Ending:
+    """Of a paused job's cancel: the same from whoever finishes it."""
+    return Ending(
+        verdict=Verdict.CANCELLED,
+        reason=Reason.CANCELLED_BY_USER,
+        detail=cell.note,
+        ended_at=cell.at,
+        by=cell.by,
+    )
+
+
+def remove_superseded(repo: Repository, record: Record) -> None:
+    """The record at rest that the job was taken out of, should it be there (still, or again: a
+    write can be late)."""
+    state = record.opened_from
+    if state is None:
+        return
+    remove_record(repo, state, record.id, below_epoch=record.epoch)
+
+
+def remove_record(repo: Repository, state: State, job_id: str, *, below_epoch: int) -> None:
+    """Deletes the record of a lower epoch, as it was read, if there is one."""
+    key = keys.record(state, job_id)
+    for _ in repo.rounds():
+        found = repo.find(Record, key)
+        if found is None or found.value.epoch >= below_epoch:
+            return
+        try:
+            repo.store.delete(key, found.version)
+            return
+        except Conflict:
+            continue
+    raise Conflict(key, "others keep changing it: try again")
 
 
 def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
@@ -124,6 +241,7 @@ def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
 
 def ending_of_intent(claim: ClaimCell) -> Ending:
     """The same from whoever finishes it."""
+    assert claim.intent is not None  # no agent holds it
     if claim.intent is Intent.EXPIRE:
         limit = time_limit(claim.record)
         return Ending(
@@ -133,41 +251,48 @@ def ending_of_intent(claim: ClaimCell) -> Ending:
             ended_at=claim.at,
             by=claim.by,
         )
-    return Ending(
-        verdict=Verdict.CANCELLED,
-        reason=Reason.CANCELLED_BY_USER,
-        ended_at=claim.at,
-        by=claim.by,
-    )
+    verdict, reason = AS_ASKED[claim.intent]
+    return Ending(verdict=verdict, reason=reason, detail=claim.note, ended_at=claim.at, by=claim.by)
 
 
 def claim_for_intent(
-    repo: Repository, record: Record, *, intent: Intent, by: str
+    repo: Repository, record: Record, *, intent: Intent, by: str, note: str | None = None
 ) -> ClaimCell | None:
     """Takes an epoch that nobody holds, so that no agent runs it; None when it is taken."""
-    cell = ClaimCell(token=repo.entropy.token(), intent=intent, by=by, at=repo.now(), record=record)
+    cell = ClaimCell(
+        token=repo.entropy.token(), intent=intent, by=by, at=repo.now(), note=note, record=record
+    )
     return cell if repo.create(keys.claim_cell(record.id, record.epoch), cell) else None
 
 
-def ask_cancel(repo: Repository, job_id: str, epoch: int, *, by: str) -> Asks:
-    """Adds the flag to what is asked of an epoch. Flags are only ever added."""
+def ask(
+    repo: Repository, job_id: str, epoch: int, intent: Intent, *, by: str, note: str | None = None
+) -> Asks:
+    """Adds a flag to what is asked of an epoch. Flags are only ever added."""
     key = keys.asks(job_id, epoch)
     for _ in repo.rounds():
         found = repo.find_asks(job_id, epoch)
-        if found is not None and found.value.cancel:
-            return found.value
-        asked = Asks(cancel=True, cancel_by=by, cancel_at=repo.now(), nonce=repo.entropy.token())
+        asked = found.value if found is not None else Asks(nonce="")
+        if asked.cancel if intent is Intent.CANCEL else asked.pause:
+            return asked
+        asked = _with_flag(repo, asked, intent, by=by, note=note)
         if found is None:
             if repo.create(key, asked) is not None:
                 return asked
             continue
         try:
-            asked = asked.evolve(unknown_fields=found.value.unknown_fields)
             repo.store.replace(key, asked.encode(), found.version)
             return asked
         except Conflict:
             continue
     raise Conflict(key, "others keep changing it: try again")
+
+
+def _with_flag(repo: Repository, asked: Asks, intent: Intent, *, by: str, note: str | None) -> Asks:
+    at, nonce = repo.now(), repo.entropy.token()
+    if intent is Intent.CANCEL:
+        return asked.evolve(cancel=True, cancel_by=by, cancel_at=at, cancel_note=note, nonce=nonce)
+    return asked.evolve(pause=True, pause_by=by, pause_at=at, pause_note=note, nonce=nonce)
 
 
 def project(repo: Repository, record: Record) -> bool:
@@ -219,47 +344,47 @@ def delete_queued(repo: Repository, found: Stored[Record]) -> bool:
 
 
 def _end_as_asked(repo: Repository, cell: EndCell) -> bool:
-    """A cancel that was asked of a lost epoch decides what becomes of the next one. True when
-    the next epoch is taken care of."""
+    """What was asked of an epoch that was lost decides what becomes of the next one, and so does
+    a cancel of one that was paused. True when the next epoch is taken care of."""
     job_id, epoch = cell.record.id, cell.record.epoch
     asked = repo.find_asks(job_id, epoch)
-    if asked is None or not asked.value.cancel:
+    intent = asked.value.intent if asked is not None else None
+    if asked is None or intent is None:
         return False
-    following = moves.after(cell)
-    by = asked.value.cancel_by or "unknown"
-    claim = claim_for_intent(repo, following, intent=Intent.CANCEL, by=by)
-    if claim is None:
-        claim = repo.claim_cell(job_id, following.epoch)
-    if claim.intent is not None:
-        finish_intent(repo, claim)
-    else:
-        ask_cancel(repo, job_id, following.epoch, by=by)
+    by, note = asked.value.by, asked.value.note
+    if cell.ending.verdict is not Verdict.PAUSED:
+        _end_next(repo, moves.after(cell), intent, by=by, note=note)
+        return True
+    if intent is not Intent.CANCEL:
+        return False
+    opened = repo.find_open(job_id, epoch + 1)
+    if opened is None:
+        opened, _ = open_epoch(repo, cell.record, Opening.CANCEL, by=by, note=note)
+    if opened.kind is Opening.RESUME:
+        _end_next(repo, opened.record, intent, by=by, note=note)
+    settle_open(repo, opened)
     return True
 
 
-def _epoch_begun(repo: Repository, job_id: str, epoch: int) -> bool:
-    """Whether the epoch has been claimed already, so that its queue record has done its work."""
-    return repo.cells(job_id).highest >= epoch
+def _end_next(
+    repo: Repository, following: Record, intent: Intent, *, by: str, note: str | None
+) -> None:
+    """Keeps an epoch from being run, or asks the agent for it that has it."""
+    claim = claim_for_intent(repo, following, intent=intent, by=by, note=note)
+    if claim is None:
+        claim = repo.claim_cell(following.id, following.epoch)
+    if claim.intent is None:
+        ask(repo, following.id, following.epoch, intent, by=by, note=note)
+        return
+    finish_intent(repo, claim)
 
 
-def _clean_up(repo: Repository, job_id: str, epoch: int) -> None:
+def _clean_up(repo: Repository, cell: EndCell) -> None:
     """What cannot be read may be of a later epoch, and stays; the cells say what is true."""
+    job_id, epoch = cell.record.id, cell.record.epoch
     try:
+        remove_superseded(repo, cell.record)
         remove_queued(repo, job_id, up_to_epoch=epoch)
-        _remove_running(repo, job_id, up_to_epoch=epoch)
+        remove_record(repo, State.RUNNING, job_id, below_epoch=epoch + 1)
     except Unreadable as error:
         repo.tell_unreadable(error)
-
-
-def _remove_running(repo: Repository, job_id: str, *, up_to_epoch: int) -> None:
-    running_key = keys.record(State.RUNNING, job_id)
-    for _ in repo.rounds():
-        running = repo.find_record(State.RUNNING, job_id)
-        if running is None or running.value.epoch > up_to_epoch:
-            return
-        try:
-            repo.store.delete(running_key, running.version)
-            return
-        except Conflict:
-            continue
-    raise Conflict(running_key, "others keep changing it: try again")

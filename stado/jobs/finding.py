@@ -10,10 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from stado.core import keys, moves
-from stado.core.records import ClaimCell, Record
-from stado.core.states import State
+from stado.core.records import ClaimCell, OpenCell, Record
+from stado.core.states import Opening, State
 from stado.errors import Ambiguous, Denied, NotFound
-from stado.jobs.endings import ending_of_intent, finish_intent, project, settle
+from stado.jobs.endings import (
+    ending_of_intent,
+    ending_of_open,
+    finish_intent,
+    project,
+    settle,
+    settle_open,
+)
 from stado.jobs.repository import Cells, Repository
 
 
@@ -30,35 +37,73 @@ class Found:
 
 
 def find_job(repo: Repository, job_id: str) -> Found | None:
-    """None when there is no such job. Finishes intents and settles what it finds unfinished; who
-    may not write learns what the cells say, and leaves that to others.
+    """None when there is no such job, or it was deleted (`was_deleted` tells the two apart).
+    Finishes intents and settles what it finds unfinished; who may not write learns what the cells
+    say, and leaves that to others.
 
     Raises `Unreadable` when what decides cannot be read, `Ambiguous` when the job moved at each
     of 20 looks."""
+    return _seek(repo, job_id)[0]
+
+
+def is_known(repo: Repository, job_id: str) -> bool:
+    """Whether there is such a job, or was one that somebody has deleted. Raises as `find_job`."""
+    found, deleted = _seek(repo, job_id)
+    return deleted or found is not None
+
+
+def _seek(repo: Repository, job_id: str) -> tuple[Found | None, bool]:
+    """And whether it was deleted."""
     for _ in repo.rounds():
         cells = repo.cells(job_id)
         if not cells.highest:
             found = _find_new(repo, job_id)
             if found is not None or not repo.cells(job_id).highest:
-                return found
+                return found, False
             continue
-        found = _find_by_cells(repo, job_id, cells)
+        opened = _last_opening(repo, job_id, cells)
+        if opened is None:
+            found = _find_by_cells(repo, job_id, cells)
+        elif opened.kind is Opening.DELETE:
+            return None, True
+        else:
+            found = _find_opened(repo, opened, cells)
         if found is not None:
-            return found
+            return found, False
     raise Ambiguous(job_id, "the job moved each time one looked: try again")
 
 
-def has_moved(repo: Repository, record: Record) -> bool:
-    """Whether a job that was seen to be queued or to run has been claimed, or has ended, since.
+def was_deleted(repo: Repository, job_id: str) -> bool:
+    """Whether there was such a job, and somebody has deleted it, or begun to. One listing, and a
+    read where its last cell is one that opens an epoch."""
+    opened = _last_opening(repo, job_id, repo.cells(job_id))
+    return opened is not None and opened.kind is Opening.DELETE
 
-    One request, for who looks again and again; what else may happen to a job (its deletion, a
-    write that got lost) only `find_job` shows."""
-    cell = keys.claim_cell if record.state is State.QUEUED else keys.end_cell
+
+def _last_opening(repo: Repository, job_id: str, cells: Cells) -> OpenCell | None:
+    """Of a job's highest epoch, where that is opened and nothing else."""
+    epoch = cells.highest
+    return repo.open_cell(job_id, epoch) if epoch and not cells.begun(epoch) else None
+
+
+def has_moved(repo: Repository, record: Record) -> bool:
+    """Whether a job that was seen in this state has been claimed, has ended, or was taken out of
+    its rest since.
+
+    One request, for who looks again and again; what else may happen to a job (a write that got
+    lost) only `find_job` shows."""
     try:
-        repo.store.head(cell(record.id, record.epoch))
+        repo.store.head(_next_cell(record))
     except NotFound:
         return False
     return True
+
+
+def _next_cell(record: Record) -> str:
+    if record.state.at_rest:
+        return keys.open_cell(record.id, record.epoch + 1)
+    cell = keys.claim_cell if record.state is State.QUEUED else keys.end_cell
+    return cell(record.id, record.epoch)
 
 
 def _find_new(repo: Repository, job_id: str) -> Found | None:
@@ -77,6 +122,20 @@ def _find_by_cells(repo: Repository, job_id: str, cells: Cells) -> Found | None:
     if claim.intent is not None:
         return _finish_intent(repo, claim, cells)
     return _expect(repo, claim.record, cells)
+
+
+def _find_opened(repo: Repository, opened: OpenCell, cells: Cells) -> Found | None:
+    """An epoch that waits, or a paused job's cancel."""
+    record = opened.record
+    found = _expect(repo, record, cells) if opened.kind.queues else None
+    if found is None and repo.cells(record.id) == cells:
+        try:
+            settle_open(repo, opened)
+        except Denied:
+            if not opened.kind.queues:
+                record = moves.ended(record, ending_of_open(opened))
+            return Found(record, cells)
+    return found
 
 
 def _finish_intent(repo: Repository, claim: ClaimCell, cells: Cells) -> Found | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stado.core import keys
 from stado.core.ids import is_job_id
-from stado.core.records import Checkpoint, PolicySeal, Record, SaveRef, policy_id
+from stado.core.records import Checkpoint, PolicySeal, Record, SaveRef, policy_id, policy_name
 from stado.core.spec import POLICY_PREFIX, StartFrom
 from stado.core.states import Kind
 from stado.errors import Conflict, NotFound, Refused, Unreadable
@@ -37,9 +37,11 @@ _SHOWN_MAX = 120
 
 @dataclass(frozen=True, slots=True)
 class PolicyRef:
-    """What somebody typed: `policy_x:best`. `part`: an id of a job, or a part of one."""
+    """What somebody typed: `policy_x:best`, `policy_x.r2:best`. `part`: an id of a job, or a part
+    of one."""
 
     part: str
+    revision: int
     kind: Kind
 
 
@@ -72,13 +74,14 @@ def parse_ref(text: str) -> PolicyRef:
             f"{_short(text)} does not say which checkpoint: write {name[:40]}:best or "
             f"{name[:40]}:latest",
         )
-    return PolicyRef(name.removeprefix(POLICY_PREFIX), Kind(word))
+    part, revision = keys.parse_policy_name(name.removeprefix(POLICY_PREFIX))
+    return PolicyRef(part, revision, Kind(word))
 
 
 def find_save(repo: Repository, text: str) -> tuple[PolicySeal, Kind, SaveRef]:
     """The save that a reference names. Raises `Refused`, by name and with the remedy."""
     ref = parse_ref(text)
-    seal = find_policy(repo, ref.part)
+    seal = find_policy(repo, ref.part, ref.revision)
     save = seal.save(ref.kind)
     if save is not None:
         return seal, ref.kind, save
@@ -95,18 +98,18 @@ def pin_start(repo: Repository, text: str) -> StartFrom:
     return StartFrom(policy=seal.policy_id, kind=kind, manifest=save.manifest, sha256=save.sha256)
 
 
-def find_policy(repo: Repository, part: str) -> PolicySeal:
+def find_policy(repo: Repository, part: str, revision: int = 1) -> PolicySeal:
     """The sealed policy of a job. Raises `Refused` when there is none, when the part of an id
     means several, or when the job still runs."""
     if is_job_id(part):
-        return _policy_of(repo, part)
+        return _policy_of(repo, part, revision)
     if len(part) < PART_LENGTH_MIN:
         raise Refused(
             "policy_not_found",
             f"{POLICY_PREFIX}{part} names no policy: type at least {PART_LENGTH_MIN} characters "
             "of its id; `stado policy list` lists them",
         )
-    job_ids = [job for job in _policy_jobs(repo) if part in job]
+    job_ids = list(dict.fromkeys(job for job, _ in _policy_names(repo) if part in job))
     job_ids = job_ids or near_matches(repo, part, limit=_CANDIDATES_MAX).job_ids
     if not job_ids:
         raise _unknown(repo, part)
@@ -118,44 +121,46 @@ def find_policy(repo: Repository, part: str) -> PolicySeal:
             f"{POLICY_PREFIX}{part} could mean {len(job_ids)} of them: {told}"
             f"{f', {rest} more' if rest > 0 else ''}; type more of the id",
         )
-    return _policy_of(repo, job_ids[0])
+    return _policy_of(repo, job_ids[0], revision)
 
 
 def newest_policies(repo: Repository, *, limit: int) -> PolicyListing:
     """One listing, and a read for each."""
-    job_ids = list(itertools.islice(_policy_jobs(repo), limit + 1))
+    names = list(itertools.islice(_policy_names(repo), limit + 1))
     unreadable: list[Unreadable] = []
 
-    def read(job_id: str) -> PolicySeal | None:
+    def read(name: tuple[str, int]) -> PolicySeal | None:
         try:
-            return find_seal(repo, job_id)
+            return find_seal(repo, *name)
         except Unreadable as error:
             unreadable.append(error)
             return None
 
-    found = repo.tasks.map(read, job_ids[:limit], limit=PARALLEL_REQUESTS)
+    found = repo.tasks.map(read, names[:limit], limit=PARALLEL_REQUESTS)
     seals = [seal for seal in found if seal is not None]
-    return PolicyListing(seals, unreadable, more=len(job_ids) > limit)
+    return PolicyListing(seals, unreadable, more=len(names) > limit)
 
 
-def _policy_jobs(repo: Repository) -> Iterator[str]:
-    """Ids of jobs that have a policy, newest first."""
+def _policy_names(repo: Repository) -> Iterator[tuple[str, int]]:
+    """Ids of jobs that have a policy, newest first, each with the revision."""
     for entry in itertools.islice(walk(repo.store, keys.POLICIES), _NAMES_MAX):
-        job_id = keys.job_of_record(entry.key)
-        if is_job_id(job_id):
-            yield job_id
+        name = keys.parse_policy_name(keys.job_of_record(entry.key))
+        if is_job_id(name[0]):
+            yield name
 
 
-def _policy_of(repo: Repository, job_id: str) -> PolicySeal:
-    found = find_seal(repo, job_id)
+def _policy_of(repo: Repository, job_id: str, revision: int) -> PolicySeal:
+    found = find_seal(repo, job_id, revision)
     if found is not None:
         return found
     job = find_job(repo, job_id)
     if job is None:
         raise _unknown(repo, job_id)
-    found = find_seal(repo, job_id)  # it may have come to rest just now
+    found = find_seal(repo, job_id, revision)  # it may have come to rest just now
     if found is not None:
         return found
+    if revision > job.record.policy_revision:
+        raise _unknown(repo, policy_name(job_id, revision))
     raise _not_sealed(job.record)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from stado.core import keys
-from stado.core.records import Checkpoint, PolicySeal, Record, SaveRef
+from stado.core.records import Checkpoint, PolicySeal, Record, SaveRef, policy_name
 from stado.errors import NotFound, Unavailable, Unreadable
 from stado.jobs.checkpoints import best_as_of, newest_manifests, read_manifest
 from stado.jobs.repository import Repository
@@ -25,18 +25,27 @@ def seal_policy(repo: Repository, final: Record) -> None:
     assert final.ending is not None  # of a record at rest
     seal = PolicySeal(
         job_id=final.id,
+        revision=final.policy_revision,
         epoch=final.epoch,
         at=final.ending.ended_at,
         latest=newest[1] if newest is not None else None,
         best=best_as_of(*newest) if newest is not None else None,
     )
-    repo.create(keys.policy(final.id), seal)
+    repo.create(seal.own_key(), seal)
 
 
-def find_seal(repo: Repository, job_id: str) -> PolicySeal | None:
+def find_seal(repo: Repository, job_id: str, revision: int = 1) -> PolicySeal | None:
     """The policy that a job made; None when it is not sealed, or makes none. One read."""
-    found = repo.find(PolicySeal, keys.policy(job_id))
+    found = repo.find(PolicySeal, keys.policy(policy_name(job_id, revision)))
     return found.value if found is not None else None
+
+
+def saves_named(repo: Repository, record: Record) -> list[str]:
+    """The manifests of all saves that policies of a job name which were sealed before its present
+    one: they stay for ever. A read for each."""
+    seals = [find_seal(repo, record.id, number) for number in range(1, record.policy_revision)]
+    saves = [save for seal in seals if seal is not None for save in (seal.latest, seal.best)]
+    return sorted({save.manifest for save in saves if save is not None})
 
 
 def _newest_save(repo: Repository, job_id: str) -> tuple[Checkpoint, SaveRef] | None:

@@ -17,9 +17,15 @@ from dataclasses import dataclass, field
 from stado.core import keys
 from stado.core.order import ReadyEntry, entry_name, parse_entry
 from stado.core.records import Record
-from stado.core.states import State
+from stado.core.states import Opening, State
 from stado.errors import Exists, StoreError, Unreadable
-from stado.jobs.endings import finish_intent, remove_queued, settle
+from stado.jobs.endings import (
+    finish_intent,
+    remove_queued,
+    remove_superseded,
+    settle,
+    settle_open,
+)
 from stado.jobs.expiry import expire_if_over
 from stado.jobs.repository import Cells, Repository
 from stado.ports import Entropy
@@ -191,12 +197,15 @@ class Repair:
         self._orphans = _Turns(slice_size * 4, entropy)
         self._doubled = _Turns(slice_size * 4, entropy)
         self._queued = _Turns(slice_size, entropy)
+        self._unopened: dict[str, float] = {}
+        """Entries of epochs that nobody has opened, and when they were first seen."""
 
     def turn(self) -> RepairReport:
         """The index is listed before the queue: an entry is written before its record, so that
         an entry without a record is a slow submitter's, a dead mover's, or out of date."""
         report = RepairReport()
         by_job = self._entries_by_job()
+        self._forget_others(by_job)
         queued = self._queued_ids()
         orphans = sorted(by_job.keys() - set(queued))
         missing = [job_id for job_id in queued if job_id not in by_job]
@@ -216,6 +225,11 @@ class Repair:
             if self._repo.clock.monotonic() >= end:
                 break
         return report
+
+    def _forget_others(self, by_job: dict[str, list[ReadyEntry]]) -> None:
+        if self._unopened:
+            there = {entry.name for entries in by_job.values() for entry in entries}
+            self._unopened = {name: at for name, at in self._unopened.items() if name in there}
 
     def _entries_by_job(self) -> dict[str, list[ReadyEntry]]:
         by_job: dict[str, list[ReadyEntry]] = defaultdict(list)
@@ -256,18 +270,42 @@ class Repair:
         self, job_id: str, entries: list[ReadyEntry], cells: Cells, report: RepairReport
     ) -> None:
         """Entries without a record: those of epochs that wait for nobody are deleted. One whose
-        epoch is the next after a verdict is a settler's that died, or its record was lost:
-        settling writes it."""
+        epoch is the next after a verdict, or was opened, is a mover's that died, or its record was
+        lost: settling writes it."""
         for entry in entries:
             if self._finish(job_id, entry.epoch, cells, report):
                 self._delete(entry, report)
+            elif entry.epoch in cells.opens:
+                self._go_on_for_opener(entry, report)
             elif cells.highest == entry.epoch - 1 and cells.highest in cells.ends:
-                settle(self._repo, job_id, cells.highest)
-                report.settled += 1
+                self._settle_before(entry, report)
+
+    def _go_on_for_opener(self, entry: ReadyEntry, report: RepairReport) -> None:
+        opened = self._repo.open_cell(entry.job_id, entry.epoch)
+        if opened.kind is Opening.DELETE:
+            self._delete(entry, report)
+            return
+        settle_open(self._repo, opened)
+        report.settled += 1
+
+    def _settle_before(self, entry: ReadyEntry, report: RepairReport) -> None:
+        """Of a job that stays at rest then, somebody is about to open the epoch, or has died over
+        it: the entry has a lease. (Who opens it after that is slow, and the record gets its entry
+        from us.)"""
+        end = settle(self._repo, entry.job_id, entry.epoch - 1)
+        if end is None or end.ending.verdict.state is None:
+            report.settled += 1
+            return
+        now = self._repo.clock.monotonic()
+        since = self._unopened.setdefault(entry.name, now)
+        if now - since >= self._repo.deployment.lease_seconds:
+            self._delete(entry, report)
+            del self._unopened[entry.name]
 
     def _correct(self, record: Record, entries: list[ReadyEntry], report: RepairReport) -> None:
         """The right entry is written before a wrong one is deleted. One of a later epoch belongs
-        to a move that is under way."""
+        to a move that is under way. The record at rest goes that the job was taken out of."""
+        remove_superseded(self._repo, record)
         right = entry_name(record)
         if right not in {entry.name for entry in entries}:
             report.entries_written += self._repo.create_entry(record)

@@ -22,6 +22,7 @@ from stado.core.records import (
     Deployment,
     EndCell,
     Heartbeat,
+    OpenCell,
     Record,
     RunRecord,
 )
@@ -63,6 +64,11 @@ class Cells:
     def highest(self) -> int:
         """The highest epoch that any cell names; 0 when there is no cell."""
         return max(self.claims | self.ends | self.opens, default=0)
+
+    def begun(self, epoch: int) -> bool:
+        """Whether the queue record of an epoch has done its work, or is not to be: somebody has
+        the epoch, or it is over."""
+        return epoch < self.highest or epoch in self.claims or epoch in self.ends
 
 
 class Repository:
@@ -164,6 +170,14 @@ class Repository:
     def find_end(self, job_id: str, epoch: int) -> EndCell | None:
         """The verdict on an epoch; None while there is none."""
         found = self.find(EndCell, keys.end_cell(job_id, epoch))
+        return found.value if found else None
+
+    def open_cell(self, job_id: str, epoch: int) -> OpenCell:
+        """The cell of an epoch that was opened. Raises `Unavailable`, `Unreadable`."""
+        return self.read_taken(OpenCell, keys.open_cell(job_id, epoch)).value
+
+    def find_open(self, job_id: str, epoch: int) -> OpenCell | None:
+        found = self.find(OpenCell, keys.open_cell(job_id, epoch))
         return found.value if found else None
 
     # --- what surrounds a job -----------------------------------------------------------

@@ -94,6 +94,12 @@ def remove_unnamed(repo: Repository, digest: str) -> bool:
     raise Ambiguous(keys.snapshot(digest), "others keep changing it: try again")
 
 
+def may_be_used(repo: Repository, digest: str) -> bool:
+    """Whether it is there, for a job that names it. One read."""
+    known, _ = _look(repo, digest)
+    return known is not None and known.state is not SnapshotState.GONE
+
+
 def is_named(repo: Repository, digest: str) -> bool:
     """Whether a submission names it. One listing."""
     return bool(repo.store.list(keys.snapshot_references(digest), limit=1))

@@ -230,10 +230,10 @@ def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
 
 def _seal_of(repo: Repository, record: Record) -> PolicySeal | None:
     """One read for a train job at rest. One that cannot be read costs no row."""
-    if not record.spec.makes_policy or not record.state.at_rest:
+    if not record.spec.makes_policy or not record.state.terminal:
         return None
     try:
-        return find_seal(repo, record.id)
+        return find_seal(repo, record.id, record.policy_revision)
     except Unreadable as error:
         repo.tell_unreadable(error)
         return None

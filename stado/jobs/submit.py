@@ -19,7 +19,7 @@ from stado.core.spec import Request, check_run_id, differing_fields
 from stado.core.states import State
 from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import snapshots
-from stado.jobs.finding import find_job
+from stado.jobs.finding import is_known
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
 from stado.storage.port import Entry, walk
@@ -59,7 +59,8 @@ def submit(
     each job its index entry and its queue record, then marks the run record complete. A crash
     between leaves a run record that is not complete: submitting again, or the coordinator,
     finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to another request,
-    (`snapshot_missing`) when the snapshot is not in the store."""
+    (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the snapshot is not in the
+    store."""
     check_run_id(run_id)
     _refer_to_snapshot(repo, run_id, request)
     stored, created = _run_record(repo, run_id, request, submitter, rerun_of)
@@ -69,6 +70,11 @@ def submit(
             "run_id_conflict",
             f"run id {run_id} belongs to another request: "
             f"{'; '.join(differing_fields(run.request, request))}. Use another run id.",
+        )
+    if len(run.deleted) == run.count:
+        raise Refused(
+            "job_deleted",
+            f"what run id {run_id} submitted was deleted. Use another run id.",
         )
     if not run.complete:
         finish_submission(repo, stored, fresh=created)
@@ -143,10 +149,10 @@ def _queue(repo: Repository, records: list[Record]) -> None:
 def _missing(repo: Repository, records: list[Record]) -> list[Record]:
     """Those of a run's jobs that cannot be found: another submitter may have written the rest,
     and they may have run and ended since."""
-    found = repo.tasks.map(
-        lambda record: find_job(repo, record.id), records, limit=PARALLEL_REQUESTS
+    known = repo.tasks.map(
+        lambda record: is_known(repo, record.id), records, limit=PARALLEL_REQUESTS
     )
-    return [record for record, job in zip(records, found, strict=True) if job is None]
+    return [record for record, is_there in zip(records, known, strict=True) if not is_there]
 
 
 def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:

@@ -17,9 +17,13 @@ from stado.jobs.leadership import CoordinatorWatch
 from stado.jobs.queue_index import Repair
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
+from stado.jobs.rest_walk import RestWalk
 from stado.jobs.submit import SubmissionSweep
 
 log = logging.getLogger(__name__)
+
+_TICKS_PER_WALK = 20
+"""What the walk looks for happens to few jobs in years, and each turn costs some listings."""
 
 _AGENT_TURN_SECONDS = 1.0
 """Of a pass that mends, in an agent: it hands over no job meanwhile, and hears no supervisor."""
@@ -38,6 +42,8 @@ class Passes:
         self._reaper = Reaper(repo, by=by, once=once)
         self._repair = Repair(repo, by=by, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
+        self._walk = RestWalk(repo)
+        self._ticks = 0
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []
         self._next_reap_at = math.inf
@@ -55,6 +61,9 @@ class Passes:
             "sweep": self._finish_submissions,
             "forget": self._forget_departed,
         }
+        if self._ticks % _TICKS_PER_WALK == 0:
+            passes["walk"] = self._walk_at_rest
+        self._ticks += 1
         return {name: _run(name, work) for name, work in passes.items()}
 
     def _reap(self) -> None:
@@ -84,6 +93,10 @@ class Passes:
     def _finish_submissions(self) -> None:
         for run_id in self._sweep.turn():
             log.info("event=submission_finished run=%s", run_id)
+
+    def _walk_at_rest(self) -> None:
+        for job_id in self._walk.turn():
+            log.info("event=stale_record_removed job=%s", job_id)
 
     def _forget_departed(self) -> None:
         """By what the reaper has just seen: a job's record is looked at before its agent's."""

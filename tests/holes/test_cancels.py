@@ -5,7 +5,7 @@ from __future__ import annotations
 from stado.core import keys
 from stado.core.spec import Spec
 from stado.core.states import State, Verdict
-from stado.jobs.changes import Cancellation, cancel
+from stado.jobs.changes import Stopping, cancel
 from stado.jobs.reaping import Reaper
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
@@ -23,15 +23,15 @@ from tests.jobs.world import BOB, World, heal
 
 
 def slow_canceller(world: World, job: str) -> Actor:
-    def work(store: Store) -> Cancellation:
+    def work(store: Store) -> Stopping:
         return cancel(world.repo_over(store), job, by="ada")
 
     return Actor(world.store, work)
 
 
-def answer_of(canceller: Actor) -> Cancellation:
+def answer_of(canceller: Actor) -> Stopping:
     assert canceller.error is None
-    assert isinstance(canceller.result, Cancellation)
+    assert isinstance(canceller.result, Stopping)
     return canceller.result
 
 
@@ -68,7 +68,7 @@ def test_a_cancel_that_slept_before_its_intent_cancels_the_epoch_that_waits(worl
     slow_claimer(world, requests=2).kill()
     world.lose(Reaper(world.repo, by="coordinator"))
     canceller.finish()
-    assert answer_of(canceller).cancelled_now
+    assert answer_of(canceller).stopped_now
     assert_cancelled_for_good(world, job)
 
 
@@ -136,7 +136,7 @@ def test_nobody_starts_a_queued_job_whose_cancel_was_acknowledged() -> None:
         world = World()
         job = world.submit()
         slow = slow_claimer(world, requests=requests)
-        assert cancel(world.repo, job, by="ada").cancelled_now
+        assert cancel(world.repo, job, by="ada").stopped_now
         slow.finish()
         assert slow.error is None
         assert slow.result is None
@@ -153,7 +153,7 @@ def test_a_cancel_is_not_satisfied_with_the_queue_record_of_an_epoch_that_is_ove
     lose_unsettled(world, job)
     assert world.record(State.QUEUED, job).epoch == 1
     assert world.find(job).record.epoch == 2
-    assert cancel(world.repo, job, by="ada").cancelled_now
+    assert cancel(world.repo, job, by="ada").stopped_now
     assert_cancelled_for_good(world, job)
     end = world.repo.find_end(job, 2)
     assert end is not None

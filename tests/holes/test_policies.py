@@ -7,11 +7,13 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.records import Checkpoint, Ending, PolicySeal
 from stado.core.spec import Spec
-from stado.core.states import JobType, Reason, Verdict
-from stado.jobs.checkpoints import read_manifest
+from stado.core.states import JobType, Reason, State, Verdict
+from stado.jobs.changes import cancel, pause, retry
+from stado.jobs.checkpoints import read_manifest, restore
+from stado.jobs.deletion import delete
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.life import seal_epoch
-from stado.jobs.policy_seals import find_seal
+from stado.jobs.policy_seals import find_seal, saves_named
 from stado.jobs.saving import Manner
 from stado_agent.checkpoint_sync import CheckpointSync
 from tests.jobs.actors import Actor
@@ -124,3 +126,69 @@ def test_a_policy_is_sealed_once(world: World, tmp_path: Path) -> None:
     trainer.save()
     settle(world.repo, trainer.job, 1)
     assert world.store.get(keys.policy(trainer.job)) == before
+
+
+def test_a_retry_makes_another_policy_and_leaves_the_first_as_it_was(
+    world: World, tmp_path: Path
+) -> None:
+    """H34: what the first one names is there, however often the retried job saves."""
+    trainer = Trainer(world, tmp_path)
+    trainer.save()
+    cell, _ = give_verdict(world.repo, trainer.claimed.record, trainer.ending())
+    settle_own(world.repo, cell, trainer.claimed.running_version)
+    first = find_seal(world.repo, trainer.job)
+    assert first is not None
+    assert first.latest is not None
+    retry(world.repo, trainer.job, by="ada")
+    record = world.start().record
+    assert record.policy_id == f"policy_{trainer.job}.r2"
+    again = CheckpointSync(world.repo, tmp_path / "again", manner=Manner(part_bytes=4))
+    again.spare(saves_named(world.repo, record))
+    assert again.restore_newest(trainer.job)
+    for number in range(4):
+        (tmp_path / "again" / "model").write_text(f"other {number}")
+        again.save_rest(trainer.job, 2)
+        again.sweep_rest()
+    assert (
+        len([key for key in world.names(keys.checkpoints_folder(trainer.job)) if "manifest" in key])
+        == 3
+    )
+    read_manifest(world.repo, first.latest.manifest)
+    pinned = tmp_path / "pinned"
+    restore(world.repo, first.latest.manifest, pinned, sha256=first.latest.sha256)
+    assert (pinned / "model").read_text() == "base 1x"
+    settle(world.repo, trainer.job, 1)
+    assert find_seal(world.repo, trainer.job) == first
+    assert find_seal(world.repo, trainer.job, 2) is None
+
+
+def test_a_paused_training_has_no_policy_yet(world: World, tmp_path: Path) -> None:
+    """H25: a pause is no end, and others start from what is final."""
+    trainer = Trainer(world, tmp_path)
+    trainer.save()
+    pause(world.repo, trainer.job, by="ada")
+    world.end(trainer.claimed, Verdict.PAUSED)
+    assert world.states(trainer.job) == {State.PAUSED}
+    assert find_seal(world.repo, trainer.job) is None
+    cancel(world.repo, trainer.job, by="ada")
+    seal = find_seal(world.repo, trainer.job)
+    assert seal is not None
+    assert seal.latest is not None
+
+
+def test_what_a_policy_names_outlives_its_job(world: World, tmp_path: Path) -> None:
+    """H34: of a deleted training the saves stay that others may start from."""
+    trainer = Trainer(world, tmp_path)
+    trainer.save()
+    trainer.save()
+    cell, _ = give_verdict(world.repo, trainer.claimed.record, trainer.ending())
+    settle_own(world.repo, cell, trainer.claimed.running_version)
+    assert delete(world.repo, trainer.job, by="ada").policies_stay
+    seal = find_seal(world.repo, trainer.job)
+    assert seal is not None
+    assert seal.latest is not None
+    restore(world.repo, seal.latest.manifest, tmp_path / "pinned", sha256=seal.latest.sha256)
+    manifests = [
+        key for key in world.names(keys.checkpoints_folder(trainer.job)) if "manifest" in key
+    ]
+    assert manifests == [seal.latest.manifest]

@@ -8,7 +8,7 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.spec import Spec
 from stado.core.states import State, Verdict
-from stado.jobs.changes import cancel
+from stado.jobs.changes import cancel, pause
 from stado.jobs.reaping import Reaper
 from stado.storage.faults import Fault, FaultKind, ScriptedFaults
 from stado.storage.observe import WRITES, Operation
@@ -67,6 +67,24 @@ def test_a_cancel_acknowledged_just_before_an_adoption_is_not_dropped(tmp_path: 
     assert scene.commands == ["train"]
     assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
     assert scene.ending.verdict is Verdict.CANCELLED
+    assert scene.heal() == []
+
+
+def test_a_pause_acknowledged_just_before_an_adoption_is_not_dropped(tmp_path: Path) -> None:
+    """H28: the same."""
+    scene = scene_of(tmp_path, seconds=500)
+    claimed = scene.claim()
+
+    def seal_pause_lose() -> None:
+        scene.seal()
+        assert pause(scene.world.repo, scene.job, by="ada").asked is not None
+        lose_unsettled(scene.world, scene.job)
+
+    scene.clock.at(46, seal_pause_lose)  # after a check-in, before the next beat
+    scene.run(claimed)
+    assert scene.commands == ["train"]
+    assert scene.processes.executions[0].process.exit_code == -signal.SIGTERM
+    assert scene.ending.verdict is Verdict.PAUSED
     assert scene.heal() == []
 
 

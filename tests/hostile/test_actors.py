@@ -70,7 +70,7 @@ def test_the_passes_mend_what_is_healthy(
     plant(world.store.put, payload, beside=[lost, unlisted, half])
     passes = Passes(world.repo, by="coordinator")
     for _ in range(40):
-        assert passes.tick() == dict.fromkeys(("reap", "repair", "sweep", "forget"), True)
+        assert set(passes.tick().values()) == {True}
         world.clock.sleep(TICK)
     queued = {entry.job_id for entry in world.entries()}
     assert {lost, unlisted, half} <= queued
@@ -159,7 +159,7 @@ def test_a_cell_of_another_job_ends_nobody(world: World) -> None:
         passes.tick()
         world.clock.sleep(TICK)
     assert world.find(victim).state is State.QUEUED
-    assert cancel(world.repo, victim, by="ada").cancelled_now
+    assert cancel(world.repo, victim, by="ada").stopped_now
 
 
 def half_submitted(world: World) -> str:

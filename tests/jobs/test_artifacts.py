@@ -10,7 +10,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.records import Artifact
-from stado.core.states import Verdict
+from stado.core.states import State, Verdict
 from stado.errors import Refused, Unreadable
 from stado.jobs.artifacts import (
     Published,
@@ -21,6 +21,7 @@ from stado.jobs.artifacts import (
     uses_of,
     verify,
 )
+from stado.jobs.deletion import delete
 from stado.jobs.outputs import publish as leave
 from stado.storage.port import Store
 from tests.jobs.actors import Actor, Crash, mortal
@@ -273,3 +274,56 @@ def _damages(world: World, artifact: Artifact, folder: Path) -> dict[str, str]:
     looked = list(verify(world.repo, artifact, place))
     assert looked[-1][0] == len(artifact.files)
     return {damage.path: damage.why for _, damages in looked for damage in damages}
+
+
+# --- and the deletion of their jobs ---------------------------------------------------------
+
+
+def test_a_job_whose_output_is_published_is_not_deleted(world: World, tmp_path: Path) -> None:
+    job = left(world, tmp_path)
+    published(world, job)
+    error = refused(lambda: delete(world.repo, job, by="ada"))
+    assert error.code == "output_published"
+    assert "published as digits@1" in str(error)
+    assert world.states(job) == {State.COMPLETED}
+
+
+def test_what_a_deleted_job_left_is_gone(world: World, tmp_path: Path) -> None:
+    job = left(world, tmp_path)
+    assert delete(world.repo, job, by="ada").objects == len(FILES) + 1
+    assert world.states(job) == set()
+    assert world.names(f"status/{job}/output/1/files/") == []
+    assert refused(lambda: published(world, job)).code == "job_unknown"
+
+
+def test_of_a_publish_and_a_delete_none_leaves_a_version_without_files(
+    world: World, tmp_path: Path
+) -> None:
+    """Wherever either of them sleeps meanwhile."""
+    outcomes = set()
+    for steps, publisher_first in itertools.product(range(20), (True, False)):
+        job = left(world, tmp_path)
+        name = f"of-{job}"
+
+        def publishing(store: Store, job: str = job, name: str = name) -> object:
+            return publish(world.repo_over(store), job_id=job, name=name, by="ada")
+
+        def deleting(store: Store, job: str = job) -> object:
+            return delete(world.repo_over(store), job, by="ada")
+
+        one, other = (publishing, deleting) if publisher_first else (deleting, publishing)
+        slow = Actor(world.store, one)
+        slow.step(steps)
+        fast = Actor(world.store, other)
+        fast.finish()
+        slow.finish()
+        publisher, deleter = (slow, fast) if publisher_first else (fast, slow)
+        outcomes.add((publisher.error is None, deleter.error is None))
+        if publisher.error is None:
+            artifact, _ = read_artifact(world.repo, name, None)
+            assert [
+                damage for _, some in verify(world.repo, artifact, tmp_path) for damage in some
+            ] == []
+        else:
+            assert isinstance(publisher.error, Refused)
+    assert {(True, False), (False, True)} <= outcomes

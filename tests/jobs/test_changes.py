@@ -7,7 +7,7 @@ from stado.core.records import Ending, Holder, Intent, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Ambiguous, NotFound
-from stado.jobs.changes import Cancellation, cancel, pause_queue, rerun, resume_queue
+from stado.jobs.changes import Stopping, cancel, pause_queue, rerun, resume_queue
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
@@ -21,7 +21,7 @@ from tests.jobs.actors import Actor, Crash, mortal
 from tests.jobs.world import ALICE, BOB, World, heal
 
 
-def send_cancel(world: World, job: str) -> Cancellation:
+def send_cancel(world: World, job: str) -> Stopping:
     return cancel(world.repo, job, by="ada")
 
 
@@ -29,7 +29,7 @@ def test_a_queued_job_is_cancelled_at_once(world: World) -> None:
     """R86"""
     job = world.submit()
     answer = send_cancel(world, job)
-    assert answer.cancelled_now
+    assert answer.stopped_now
     assert answer.record.state is State.CANCELLED
     assert answer.record.ending is not None
     assert answer.record.ending.reason is Reason.CANCELLED_BY_USER
@@ -57,7 +57,7 @@ def test_a_running_job_is_asked_to_stop_and_the_holder_sees_it_at_its_check_in(
     signs = LifeSigns(world.repo, claimed.record)
     assert signs.asked() is None
     answer = send_cancel(world, job)
-    assert (answer.cancelled_now, answer.record.state) == (False, State.RUNNING)
+    assert (answer.stopped_now, answer.record.state) == (False, State.RUNNING)
     asked = signs.asked()
     assert asked is not None
     assert asked == answer.asked
@@ -76,7 +76,7 @@ def test_a_job_that_ended_keeps_its_outcome(world: World, verdict: Verdict) -> N
     send_cancel(world, job)
     world.end(claimed, verdict)
     answer = send_cancel(world, job)
-    assert (answer.cancelled_now, answer.record.state) == (False, State(verdict.value))
+    assert (answer.stopped_now, answer.record.state) == (False, State(verdict.value))
 
 
 def test_an_unknown_job_cannot_be_cancelled_or_run_again(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_canceller_that_loses_its_epoch_to_a_reaper_goes_on_at_the_next(world:
         slow = stalled_cancel(world, job, stopped_after)
         world.lose(Reaper(world.repo, by="coordinator"))
         slow.finish()
-        assert isinstance(slow.result, Cancellation)
+        assert isinstance(slow.result, Stopping)
         assert slow.result.record.state is State.CANCELLED
         assert world.find(job).state is State.CANCELLED
         assert heal(world, job) == []
@@ -200,12 +200,12 @@ def test_a_cancel_that_stalls_while_a_claim_goes_through_asks_the_holder(
     )
     slow.finish()
     answer = slow.result
-    assert isinstance(answer, Cancellation)
+    assert isinstance(answer, Stopping)
     if began:
         assert answer.asked is not None
-        assert not answer.cancelled_now
+        assert not answer.stopped_now
     else:
-        assert answer.cancelled_now or answer.record.state is State.CANCELLED
+        assert answer.stopped_now or answer.record.state is State.CANCELLED
         assert world.claim() is None
 
 

@@ -12,9 +12,11 @@ import pytest
 from stado.core import keys
 from stado.core.records import SnapshotRecord, SnapshotState
 from stado.core.spec import Snapshot, Spec, make_request
+from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
 from stado.jobs import snapshots
-from stado.jobs.changes import rerun
+from stado.jobs.changes import cancel, rerun, retry
+from stado.jobs.deletion import delete
 from stado.jobs.submit import submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
@@ -308,3 +310,48 @@ def test_a_snapshot_that_was_never_there_is_missing(world: World, tmp_path: Path
     assert not snapshots.remove_unnamed(world.repo, DIGEST)
     with pytest.raises(Refused, match=DIGEST[:12]):
         snapshots.download(world.repo, DIGEST, tmp_path / "x")
+
+
+def test_it_goes_with_the_last_job_that_took_it_along(world: World, archive: Path) -> None:
+    """R24: a run keeps its id, and cannot bring it back."""
+    snapshots.ensure(world.repo, SNAPSHOT, archive)
+    first, second = submit_with(world, "first"), submit_with(world, "second")
+    for job in (first, second):
+        cancel(world.repo, job, by="ada")
+    delete(world.repo, first, by="ada")
+    assert references(world) == ["second"]
+    assert len(archives(world)) == 1
+    retry(world.repo, second, by="ada")
+    cancel(world.repo, second, by="ada")
+    delete(world.repo, second, by="ada")
+    assert (references(world), archives(world)) == ([], [])
+    with pytest.raises(Refused) as error:
+        submit_with(world, "second")
+    assert error.value.code == "job_deleted"
+    with pytest.raises(Refused) as error:
+        submit_with(world, "third")
+    assert error.value.code == "snapshot_missing"
+
+
+def test_a_job_without_its_snapshot_is_not_retried(world: World, archive: Path) -> None:
+    """R24, R56"""
+    snapshots.ensure(world.repo, SNAPSHOT, archive)
+    job = submit_with(world, "first")
+    cancel(world.repo, job, by="ada")
+    snapshots.drop_reference(world.repo, DIGEST, "first")
+    snapshots.remove_unnamed(world.repo, DIGEST)
+    with pytest.raises(Refused) as error:
+        retry(world.repo, job, by="ada")
+    assert error.value.code == "snapshot_missing"
+    assert world.states(job) == {State.CANCELLED}
+
+
+def test_a_batch_keeps_it_until_its_last_job_is_deleted(world: World, archive: Path) -> None:
+    snapshots.ensure(world.repo, SNAPSHOT, archive)
+    request = make_request(["x", "y"], Spec(command="", snapshot=SNAPSHOT), batch=True)
+    for job in submit(world.repo, run_id="two", request=request, submitter="ada").job_ids:
+        assert references(world) == ["two"]
+        cancel(world.repo, job, by="ada")
+        delete(world.repo, job, by="ada")
+    assert (references(world), archives(world)) == ([], [])
+    assert world.names("index/by-user/ada/") == []

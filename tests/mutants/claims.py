@@ -7,7 +7,7 @@ from typing import Any
 
 from stado.core import keys
 from stado.core.order import ReadyEntry
-from stado.core.records import ClaimCell, Heartbeat, Holder, Phase, Record
+from stado.core.records import ClaimCell, EndCell, Heartbeat, Holder, Phase, Record
 from stado.core.states import State
 from stado.jobs import claim, endings, life
 from stado.jobs.life import LifeSigns
@@ -118,9 +118,9 @@ def seal_and_forget(
     return seal and seal.evolve(started_at=None)
 
 
-def clean_up_heartbeats(repo: Repository, job_id: str, epoch: int) -> None:
-    _clean_up(repo, job_id, epoch)
-    repo.store.delete(keys.heartbeat(job_id), None)
+def clean_up_heartbeats(repo: Repository, cell: EndCell) -> None:
+    _clean_up(repo, cell)
+    repo.store.delete(keys.heartbeat(cell.record.id), None)
 
 
 MUTANTS = (

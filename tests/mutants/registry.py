@@ -6,12 +6,13 @@ guard it.
 
 from __future__ import annotations
 
-from tests.mutants import claims, judging, settling, storing, timing, working
+from tests.mutants import claims, judging, reopening, settling, storing, timing, working
 from tests.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *claims.MUTANTS,
     *settling.MUTANTS,
+    *reopening.MUTANTS,
     *judging.MUTANTS,
     *working.MUTANTS,
     *storing.MUTANTS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from stado.core import keys, moves
-from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, Record
+from stado.core.records import ClaimCell, EndCell, Ending, Intent, Record, policy_name
 from stado.core.states import Reason, State, Verdict
 from stado.jobs import changes, endings, finding, policy_seals
-from stado.jobs.changes import Cancellation
+from stado.jobs.changes import Stopping
 from stado.jobs.finding import Found
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import Version
@@ -17,7 +17,7 @@ from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
 _settle = endings.settle
 _after = moves.after
-_find_job = finding.find_job
+_seek = finding._seek
 _seal_policy = policy_seals.seal_policy
 
 
@@ -51,8 +51,9 @@ def lost_without_asking(
 
 
 def settle_backwards(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
-    if repo.find_end(job_id, epoch) is not None:
-        endings._clean_up(repo, job_id, epoch)
+    cell = repo.find_end(job_id, epoch)
+    if cell is not None:
+        endings._clean_up(repo, cell)
     return _settle(repo, job_id, epoch)
 
 
@@ -79,9 +80,14 @@ def rest_before_the_seal(repo: Repository, final: Record) -> None:
 
 
 def seal_over_others(repo: Repository, final: Record) -> None:
-    key = keys.policy(final.id)
+    key = keys.policy(policy_name(final.id, final.policy_revision))
     repo.store.delete(key, None)
     _seal_policy(repo, final)
+
+
+def queue_whatever_has_begun(repo: Repository, following: Record) -> None:
+    repo.create_entry(following)
+    endings.project(repo, following)
 
 
 def project_over_others(repo: Repository, record: Record) -> bool:
@@ -103,14 +109,16 @@ def project_and_leave_the_old_entry(repo: Repository, record: Record) -> bool:
     return found.value.epoch <= record.epoch
 
 
-def clean_up_of_any_epoch(repo: Repository, job_id: str, epoch: int) -> None:
-    endings.remove_queued(repo, job_id, up_to_epoch=epoch)
+def clean_up_of_any_epoch(repo: Repository, cell: EndCell) -> None:
+    job_id = cell.record.id
+    endings.remove_queued(repo, job_id, up_to_epoch=cell.record.epoch)
     running = repo.find_record(State.RUNNING, job_id)
     if running is not None:
         repo.store.delete(keys.record(State.RUNNING, job_id), running.version)
 
 
-def clean_up_without_version(repo: Repository, job_id: str, epoch: int) -> None:
+def clean_up_without_version(repo: Repository, cell: EndCell) -> None:
+    job_id, epoch = cell.record.id, cell.record.epoch
     endings.remove_queued(repo, job_id, up_to_epoch=epoch)
     running = repo.find_record(State.RUNNING, job_id)
     if running is not None and running.value.epoch <= epoch:
@@ -125,10 +133,10 @@ def find_in_order(repo: Repository, job_id: str) -> Found | None:
     return None
 
 
-def find_without_a_second_look(repo: Repository, job_id: str) -> Found | None:
+def seek_without_a_second_look(repo: Repository, job_id: str) -> tuple[Found | None, bool]:
     if not repo.cells(job_id).highest:
-        return finding._find_new(repo, job_id)
-    return _find_job(repo, job_id)
+        return finding._find_new(repo, job_id), False
+    return _seek(repo, job_id)
 
 
 def expect_any_epoch(repo: Repository, expected: Record, cells: Cells) -> Found | None:
@@ -138,23 +146,21 @@ def expect_any_epoch(repo: Repository, expected: Record, cells: Cells) -> Found 
     return None
 
 
-def ask_and_be_content(repo: Repository, record: Record, by: str) -> Cancellation:
-    asked: Asks = endings.ask_cancel(repo, record.id, record.epoch, by=by)
-    return Cancellation(record, asked, cancelled_now=False)
+def ask_and_be_content(
+    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+) -> Stopping:
+    asked = endings.ask(repo, record.id, record.epoch, intent, by=by, note=note)
+    return Stopping(record, asked, stopped_now=False)
 
 
 def intend_in_secret(
-    repo: Repository, record: Record, *, intent: Intent, by: str
+    repo: Repository, record: Record, *, intent: Intent, by: str, note: str | None = None
 ) -> ClaimCell | None:
     return ClaimCell(token=repo.entropy.token(), intent=intent, by=by, at=repo.now(), record=record)
 
 
-def cancel_whatever_became_of_it(repo: Repository, record: Record, by: str) -> Cancellation | None:
-    intent = endings.claim_for_intent(repo, record, intent=Intent.CANCEL, by=by)
-    if intent is None:
-        return None
-    end = endings.finish_intent(repo, intent)
-    return Cancellation(end.record, None, cancelled_now=end.ending.verdict is Verdict.CANCELLED)
+def goes_on_after_nothing(end: EndCell, intent: Intent) -> bool:
+    return False
 
 
 class _Draws:
@@ -218,7 +224,7 @@ MUTANTS = (
         "settlers queue epochs that have begun",
         "An epoch that was claimed is not queued by a settler that comes late.",
         f"{SETTLES}::test_a_settler_that_slept_does_not_queue_an_epoch_that_runs",
-        replaced(endings, "_epoch_begun", lambda *_: False),
+        replaced(endings, "_queue", queue_whatever_has_begun),
     ),
     Mutant(
         "records replace those of later epochs",
@@ -269,7 +275,7 @@ MUTANTS = (
         "finding looks once",
         "A job without cells and without a queue record is looked for once more.",
         f"{REAPS}::test_a_job_that_is_claimed_is_found_at_every_step_of_the_finder",
-        replaced_everywhere(finding, "find_job", find_without_a_second_look),
+        replaced(finding, "_seek", seek_without_a_second_look),
     ),
     Mutant(
         "finding takes any epoch",
@@ -311,6 +317,6 @@ MUTANTS = (
         "a cancel is content with a lost epoch",
         "A cancel whose epoch turns out to be lost starts over with the next.",
         f"{CANCELS}::test_a_cancel_that_slept_before_its_intent_cancels_the_epoch_that_waits",
-        replaced(changes, "_cancel_queued", cancel_whatever_became_of_it),
+        replaced(changes, "_goes_on", goes_on_after_nothing),
     ),
 )

@@ -11,7 +11,16 @@ from stado.core.records import Record
 from stado.core.spec import Request, Spec, make_request
 from stado.core.states import JobType, State
 from stado.errors import StadoError
-from stado.jobs.changes import cancel, pause_queue, rerun, resume_queue
+from stado.jobs.changes import (
+    cancel,
+    pause,
+    pause_queue,
+    rerun,
+    resume,
+    resume_queue,
+    retry,
+)
+from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.logs import LogReader, Piece
@@ -35,7 +44,7 @@ class Answer:
     """What a use case said, and when it was asked."""
 
     what: str
-    """submitted, found, cancelled, listed, read."""
+    """submitted, found, cancelled, paused, resumed, retried, listed, read."""
     asked_at: float
     run_id: str | None = None
     job_ids: tuple[str, ...] = ()
@@ -113,7 +122,10 @@ class Person:
         actions = [self._submit_new, self._look, self._cancel, self._list, self._follow]
         weights = [4, 2, 2, 1, 2]
         rare = [self._repeat, self._rerun, self._rest_queue]
-        return dice.choices([*actions, *rare], weights=[*weights, 0.5, 0.5, 0.3])[0]
+        again = [self._pause_job, self._resume, self._retry, self._delete]
+        return dice.choices(
+            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3]
+        )[0]
 
     # --- what they do -------------------------------------------------------------------
 
@@ -229,6 +241,46 @@ class Person:
             if record is None or record.state.at_rest:
                 return
             reaper.turn_for(job_id)
+
+    def _pause_job(self, repo: Repository) -> None:
+        job_id = self._some_job()
+        if job_id is None:
+            return
+        asked_at = self._kernel.now
+        answer = pause(repo, job_id, by=self._host.name)
+        self._tell("paused", asked_at, job_ids=[job_id], record=answer.record)
+
+    def _resume(self, repo: Repository) -> None:
+        """Mostly one that is paused."""
+        job_id = self._some_job_in(State.PAUSED)
+        if job_id is None:
+            return
+        asked_at = self._kernel.now
+        answer = resume(repo, job_id, by=self._host.name)
+        self._tell("resumed", asked_at, job_ids=[job_id], record=answer.record)
+
+    def _retry(self, repo: Repository) -> None:
+        job_id = self._some_job_in(State.FAILED, State.CANCELLED)
+        if job_id is None:
+            return
+        asked_at = self._kernel.now
+        answer = retry(repo, job_id, by=self._host.name)
+        self._tell("retried", asked_at, job_ids=[job_id], record=answer.record)
+
+    def _delete(self, repo: Repository) -> None:
+        job_id = self._some_job_in(State.FAILED, State.CANCELLED, State.COMPLETED)
+        if job_id is not None:
+            delete(repo, job_id, by=self._host.name)
+
+    def _some_job_in(self, *states: State) -> str | None:
+        """As somebody has just seen it; now and then another one, by mistake."""
+        dice, jobs = self._kernel.random, self._world.known_jobs
+        if dice.random() < 0.1:
+            return self._some_job()
+        fitting = [
+            job_id for job_id in jobs if any(self._world.shows(state, job_id) for state in states)
+        ]
+        return dice.choice(fitting) if fitting else None
 
     def _rest_queue(self, repo: Repository) -> None:
         pause_queue(repo, by=self._host.name)

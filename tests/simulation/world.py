@@ -18,10 +18,11 @@ from typing import TextIO
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.ids import milliseconds
-from stado.core.records import EndCell, Proof, RunRecord
+from stado.core.records import EndCell, OpenCell, Proof, RunRecord
 from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import Request
-from stado.core.states import State
+from stado.core.states import Opening, State
+from stado.errors import NotFound
 from stado.jobs.deployments import make_deployment
 from stado.jobs.repository import Repository
 from stado.storage.memory import MemoryStore
@@ -184,6 +185,23 @@ class World:
         )
         return Repository(store, self.deployment, clock=clock, entropy=entropy, tasks=tasks)
 
+    def shows(self, state: State, job_id: str) -> bool:
+        """Whether the store has a record of the job in this state."""
+        try:
+            self.store.head(keys.record(state, job_id))
+        except NotFound:
+            return False
+        return True
+
+    def openings(self, job_id: str) -> list[OpenCell]:
+        """What has taken the job out of its rest so far."""
+        names = [entry.key for entry in walk(self.store, keys.cells(job_id))]
+        return [
+            decode(OpenCell, name, self.store.get(name).data)
+            for name in names
+            if name.endswith(".open.json")
+        ]
+
     def script_of(self, command: str) -> Script:
         return self.scripts.get(command, Script(seconds=0.5))
 
@@ -302,6 +320,18 @@ class World:
                 if entry.key.startswith(keys.QUEUE_MARKS):
                     continue
                 yield f"there is {entry.key}"
+        at_rest = [
+            keys.job_of_record(entry.key)
+            for state in State
+            if state.at_rest
+            for entry in walk(self.store, keys.prefix(state))
+        ]
+        for job_id, count in Counter(at_rest).items():
+            if count > 1:
+                yield f"{job_id} rests in {count} prefixes"
+        for job_id in set(self.known_jobs) - set(at_rest):
+            if not any(cell.kind is Opening.DELETE for cell in self.openings(job_id)):
+                yield f"{job_id} rests nowhere"
         for entry in walk(self.store, keys.RUNS):
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
             if not run.complete:

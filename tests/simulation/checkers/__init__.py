@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
+from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker, PausesChecker
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
@@ -21,6 +21,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     TimesChecker,
     AnswersChecker,
     CancelsChecker,
+    PausesChecker,
     LogsChecker,
     PoliciesChecker,
     RestChecker,

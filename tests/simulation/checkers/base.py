@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stado.core import keys
 from stado.core.documents import Document, decode
-from stado.core.records import Record
-from stado.core.states import State
+from stado.core.records import OpenCell, Record
+from stado.core.states import Opening, State
 from stado.errors import NotFound
 from stado.storage.observe import Operation
 
@@ -98,10 +98,21 @@ class Checker:
             return False
         return True
 
+    def _was_deleted(self, job_id: str) -> bool:
+        """Whether somebody has decided that the job is deleted."""
+        return any(cell.kind is Opening.DELETE for cell in self._openings(job_id))
+
+    def _openings(self, job_id: str) -> list[OpenCell]:
+        return self.world.openings(job_id)
+
     def _resting(self, job_id: str) -> Record | None:
-        """The record at rest of a job."""
+        """The record at rest of a job that is neither queued nor running."""
+        for state in (State.QUEUED, State.RUNNING):
+            if self._exists(keys.record(state, job_id)):
+                return None
         found = (self._find(Record, keys.record(s, job_id)) for s in State if s.at_rest)
-        return next((record for record in found if record is not None), None)
+        records = [record for record in found if record is not None]
+        return max(records, key=lambda record: record.epoch, default=None)
 
     def on_request(self, process: SimProcess, operation: Operation, key: str) -> None:
         """A request has reached the store."""

@@ -4,11 +4,16 @@ what follows from the last verdict: a record at rest stays."""
 from __future__ import annotations
 
 from stado.core import keys
-from stado.core.records import ClaimCell, EndCell, Heartbeat, Holder, Record
-from stado.core.states import State, Verdict
+from stado.core.records import ClaimCell, EndCell, Heartbeat, Holder, OpenCell, Record
+from stado.core.states import Opening, State, Verdict
 from tests.simulation.checkers.base import Change, Checker
 from tests.simulation.process import SimProcess
 
+_KINDS: dict[str, type[ClaimCell] | type[EndCell] | type[OpenCell]] = {
+    "claim": ClaimCell,
+    "end": EndCell,
+    "open": OpenCell,
+}
 _AT_REST = frozenset(keys.prefix(state) for state in State if state.at_rest)
 
 
@@ -23,7 +28,7 @@ class CellsChecker(Checker):
 
     def on_change(self, change: Change) -> None:
         if f"{change.folder}/" in _AT_REST and change.before not in (None, change.after):
-            self.fail(f"{change.key} was {'changed' if change.after else 'deleted'}")
+            self._check_left(change)
         if change.folder != "status" or change.parts[2] != "cells":
             return
         if change.before is not None:
@@ -34,13 +39,34 @@ class CellsChecker(Checker):
             self.fail(f"{change.key} is no cell's name")
             return
         epoch, kind = parsed
-        cell = change.decode_after(ClaimCell) if kind == "claim" else change.decode_after(EndCell)
+        cell = change.decode_after(_KINDS[kind])
         record = cell.record
         self._check_record(change, record, epoch)
-        if kind == "end":
+        if isinstance(cell, OpenCell):
+            self._check_opening(change, cell)
+        elif kind == "end":
             self._check_verdict(change, record)
         elif change.author is not None:
             self._claimers[record.id, epoch] = change.author
+
+    def _check_left(self, change: Change) -> None:
+        """A record at rest goes, or gives way to one of a later epoch, by an open cell alone. Where
+        a delete names no version, a late one can hit the record of a later rest."""
+        before = change.decode_before(Record)
+        openings = self._openings(before.id)
+        if change.after is None and openings and not self.world.plan.ways.deletes_by_version:
+            return
+        later = any(cell.record.epoch > before.epoch for cell in openings)
+        goes_on = change.after is None or change.decode_after(Record).epoch > before.epoch
+        if not later or not goes_on:
+            self.fail(f"{change.key} was {'changed' if change.after else 'deleted'}")
+
+    def _check_opening(self, change: Change, cell: OpenCell) -> None:
+        before = self._find(EndCell, keys.end_cell(cell.record.id, cell.record.epoch - 1))
+        if before is None or before.ending.verdict.state is not cell.record.opened_from:
+            self.fail(f"{change.key} opens an epoch after no such end")
+        elif not self._exists(keys.record(before.record.state, cell.record.id)):
+            self.fail(f"{change.key} was made by somebody who cannot have read the record at rest")
 
     def _check_record(self, change: Change, record: Record, epoch: int) -> None:
         if (record.id, record.epoch) != (change.job_id, epoch):
@@ -48,7 +74,9 @@ class CellsChecker(Checker):
         if epoch == 1:
             return
         before = self._find(EndCell, keys.end_cell(record.id, epoch - 1))
-        if before is None or before.ending.verdict is not Verdict.LOST:
+        opened = self._find(OpenCell, keys.open_cell(record.id, epoch))
+        lost = before is not None and before.ending.verdict is Verdict.LOST
+        if before is None or not (lost or opened is not None):
             self.fail(f"{change.key} was made, but epoch {epoch - 1} did not lead to it")
         elif record.starts < before.record.starts:
             self.fail(f"{change.key} has forgotten starts")
@@ -58,6 +86,9 @@ class CellsChecker(Checker):
         finished by anybody."""
         claim = self._find(ClaimCell, keys.claim_cell(record.id, record.epoch))
         if claim is not None and claim.intent is not None:
+            return
+        opened = self._find(OpenCell, keys.open_cell(record.id, record.epoch))
+        if opened is not None and opened.kind is Opening.CANCEL:
             return
         beat = self._find(Heartbeat, keys.heartbeat(record.id))
         if beat is not None and beat.epoch >= record.epoch and beat.sealed:

@@ -56,6 +56,8 @@ class FindingChecker(Checker):
         except StadoError as error:
             self.fail(f"{job_id} cannot be found: {error}")
             return
+        if found is None and self._was_deleted(job_id):
+            return
         if found is None:
             self.fail(f"there is no trace of {job_id}")
         else:

@@ -8,13 +8,13 @@ from collections import defaultdict
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Checkpoint, Heartbeat, PolicySeal, Record, SaveRef
+from stado.core.records import Checkpoint, Heartbeat, PolicySeal, Record, SaveRef, policy_name
 from stado.core.states import State
 from stado.errors import NotFound
 from stado.jobs.checkpoints import best_as_of
 from tests.simulation.checkers.base import Change, Checker
 
-_AT_REST = frozenset(keys.prefix(state) for state in State if state.at_rest)
+_ENDED = frozenset(keys.prefix(state) for state in State if state.terminal)
 
 _Number = tuple[int, int]
 """Epoch and sequence of a save."""
@@ -37,7 +37,7 @@ class PoliciesChecker(Checker):
     def on_change(self, change: Change) -> None:
         if change.folder == "policies":
             self._check_seal(change)
-        elif f"{change.folder}/" in _AT_REST:
+        elif f"{change.folder}/" in _ENDED:
             self._check_record(change)
         elif change.parts[2:3] == ["checkpoints"]:
             self._note_checkpoint(change)
@@ -62,7 +62,9 @@ class PoliciesChecker(Checker):
         if change.after is None:
             return
         record = change.decode_after(Record)
-        if record.spec.makes_policy and not self._exists(keys.policy(record.id)):
+        if record.spec.makes_policy and not self._exists(
+            keys.policy(policy_name(record.id, record.policy_revision))
+        ):
             self.fail(f"{record.id} rests, and its policy is not sealed")
 
     def _check_seal(self, change: Change) -> None:
@@ -114,9 +116,14 @@ class PoliciesChecker(Checker):
             record = self._resting(job_id)
             if record is None or not record.spec.makes_policy:
                 continue
-            seal = self._find(PolicySeal, keys.policy(job_id))
-            if seal is None:
-                self.fail(f"{job_id} rests without a policy")
-                continue
-            for save in filter(None, (seal.latest, seal.best)):
-                self._note_named(seal, save)
+            ended = record.policy_revision if record.state.terminal else record.manual_retries
+            for revision in range(1, ended + 1):
+                self._check_rests(job_id, revision)
+
+    def _check_rests(self, job_id: str, revision: int) -> None:
+        seal = self._find(PolicySeal, keys.policy(policy_name(job_id, revision)))
+        if seal is None:
+            self.fail(f"{job_id} rests without policy {revision}")
+            return
+        for save in filter(None, (seal.latest, seal.best)):
+            self._note_named(seal, save)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 from stado.core import keys
-from stado.core.records import Asks, ClaimCell, EndCell, Ending, Record
-from stado.core.states import State, Verdict
+from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, OpenCell, Record
+from stado.core.states import Opening, State, Verdict
 from stado.jobs.logs import LogReader
 from stado.jobs.outputs import find_manifest
 from stado.jobs.repository import Repository
@@ -38,10 +38,17 @@ class RestChecker(Checker):
             for entry in walk(self.world.store, keys.prefix(state)):
                 jobs.setdefault(keys.job_of_record(entry.key), []).append(state)
         for job_id, states in jobs.items():
-            if len(states) != 1 or not states[0].at_rest:
+            if self._was_deleted(job_id):
+                self._check_gone(job_id, states)
+            elif len(states) != 1 or not states[0].at_rest:
                 self.fail(f"{job_id} is in {states}")
             else:
                 self._check_job(job_id)
+
+    def _check_gone(self, job_id: str, states: list[State]) -> None:
+        """Whoever deletes may have died over it; the record then waits for who goes on."""
+        if len(states) > 1 or not all(state.terminal for state in states):
+            self.fail(f"{job_id} was deleted, and is in {states}")
 
     def _check_job(self, job_id: str) -> None:
         record = self._resting(job_id)
@@ -64,6 +71,8 @@ class RestChecker(Checker):
             self.fail(f"{record.id} is cancelled, and nobody asked for that")
         if ending.verdict is Verdict.TIMED_OUT and ending.exit_code is not None:
             self.fail(f"{record.id} had ended by itself, and timed out")
+        if ending.verdict is Verdict.PAUSED and not self._pause_asked(record):
+            self.fail(f"{record.id} is paused, and nobody asked for that")
         if ending.exit_code is None and ending.verdict is not Verdict.COMPLETED:
             return
         ended = [
@@ -86,8 +95,17 @@ class RestChecker(Checker):
         asks = (
             self._find(Asks, keys.asks(record.id, epoch)) for epoch in range(1, record.epoch + 1)
         )
-        intent = claim is not None and claim.intent is not None
+        opened = self._find(OpenCell, keys.open_cell(record.id, record.epoch))
+        intent = claim is not None and claim.intent is Intent.CANCEL
+        intent = intent or (opened is not None and opened.kind is Opening.CANCEL)
         return intent or any(found is not None and found.cancel for found in asks)
+
+    def _pause_asked(self, record: Record) -> bool:
+        epochs = range(1, record.epoch + 1)
+        asks = (self._find(Asks, keys.asks(record.id, epoch)) for epoch in epochs)
+        claim = self._find(ClaimCell, keys.claim_cell(record.id, record.epoch))
+        intent = claim is not None and claim.intent is Intent.PAUSE
+        return intent or any(found is not None and found.pause for found in asks)
 
     def _check_output(self, record: Record, ended: list[SimCommand]) -> None:
         manifest = find_manifest(self._repo, record.id, record.epoch)

@@ -1,0 +1,204 @@
+"""Deleting a job that has ended, with what it left. What marks it as deleted stays for ever: its
+cells, and the last sign of its life, which may be a seal.
+
+What others may still need is left: the output that an artifact names, the saves that a policy
+names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stado.core import ids, keys
+from stado.core.records import Checkpoint, Manifest, OpenCell, Record, RunRecord
+from stado.core.states import Opening
+from stado.errors import Conflict, NotFound, Refused, Unreadable
+from stado.jobs import snapshots
+from stado.jobs.artifacts import uses_of
+from stado.jobs.endings import open_epoch, remove_superseded
+from stado.jobs.finding import find_job
+from stado.jobs.policy_seals import saves_named
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+from stado.storage.port import walk
+
+_OBJECTS_MAX = 2_000_000
+"""Names that one deletion lists in one folder."""
+
+_BULK = 1000
+_NAMED_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The answer to a delete."""
+
+    job_id: str
+    objects: int
+    """How many were deleted by this call."""
+    policies_stay: bool
+    """Whether saves of it stay, because policies name them."""
+
+
+def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Deletion:
+    """Deletes a job at rest: what it left, its part in its run and in that run's snapshot, and its
+    record, which is the last to go; interrupted anywhere, the same call goes on.
+
+    Raises `NotFound`, and `Refused` (`still_live`, `output_published`) when it has to stay."""
+    cell = _opening(repo, job_id, by=by, note=note)
+    record = cell.record
+    deleted = _delete_outputs(repo, job_id, up_to_epoch=record.epoch)
+    deleted += _delete_folder(repo, keys.log_folder(job_id))
+    deleted += _delete_checkpoints(repo, record)
+    deleted += _delete_small(repo, job_id, up_to_epoch=record.epoch)
+    _leave_run(repo, record)
+    remove_superseded(repo, record)
+    return Deletion(job_id, deleted, policies_stay=bool(_policy_saves(repo, record)))
+
+
+def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> OpenCell:
+    """The cell that deletes it: ours, or that of somebody who has not finished."""
+    found = find_job(repo, job_id)
+    if found is None:
+        cells = repo.cells(job_id)
+        if not cells.highest:
+            raise NotFound(job_id, "there is no such job")
+        return repo.open_cell(job_id, cells.highest)
+    record = found.record
+    if not record.state.terminal:
+        raise Refused(
+            "still_live",
+            f"job {job_id} is {record.state}: cancel it first (`stado cancel {job_id}`)",
+        )
+    _check_unpublished(repo, job_id)
+    cell, _ = open_epoch(repo, record, Opening.DELETE, by=by, note=note)
+    if cell.kind is not Opening.DELETE:
+        raise Refused("still_live", f"job {job_id} has just been retried")
+    return cell
+
+
+def _check_unpublished(repo: Repository, job_id: str) -> None:
+    uses = uses_of(repo, job_id)
+    if uses:
+        named = ", ".join(f"{name}@{version}" for name, version in uses[:_NAMED_MAX])
+        more = f" and {len(uses) - _NAMED_MAX} more" if len(uses) > _NAMED_MAX else ""
+        raise Refused(
+            "output_published",
+            f"job {job_id} stays: its output is published as {named}{more}, and versions are for "
+            "ever",
+        )
+
+
+def _delete_outputs(repo: Repository, job_id: str, *, up_to_epoch: int) -> int:
+    """Manifests first, so that nobody publishes them any more; then the files that they name,
+    unless somebody was about to do so."""
+    manifests = [
+        found
+        for epoch in range(1, up_to_epoch + 1)
+        if (found := _find_manifest(repo, job_id, epoch)) is not None
+    ]
+    if not manifests:
+        return 0
+    for manifest in manifests:
+        repo.store.delete(keys.output_manifest(job_id, manifest.epoch), None)
+    if uses_of(repo, job_id):
+        return len(manifests)
+    files = (file.key for manifest in manifests for file in manifest.files)
+    return len(manifests) + _delete_all(repo, files)
+
+
+def _find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:
+    """One that cannot be read names nothing that could be deleted."""
+    try:
+        found = repo.find(Manifest, keys.output_manifest(job_id, epoch))
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return None
+    return found.value if found is not None else None
+
+
+def _delete_checkpoints(repo: Repository, record: Record) -> int:
+    """All but what its policies name; nothing where it cannot be read what that is."""
+    staying: set[str] = set()
+    try:
+        for manifest in _policy_saves(repo, record):
+            found = repo.find(Checkpoint, manifest)
+            files = found.value.files if found is not None else []
+            staying |= {manifest, *(part for file in files for part in file.parts)}
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return 0
+    return _delete_folder(repo, keys.checkpoints_folder(record.id), but=staying)
+
+
+def _policy_saves(repo: Repository, record: Record) -> list[str]:
+    if not record.spec.makes_policy:
+        return []
+    after_all = record.evolve(manual_retries=record.policy_revision)
+    return saves_named(repo, after_all)
+
+
+def _delete_small(repo: Repository, job_id: str, *, up_to_epoch: int) -> int:
+    """What was asked of it, and what its workers still had to say. Nobody counts what may not be
+    there."""
+    epochs = range(1, up_to_epoch + 1)
+    names = [keys.follow_note(job_id)]
+    names += [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
+    _delete_all(repo, names)
+    return 0
+
+
+def _leave_run(repo: Repository, record: Record) -> None:
+    """The run says which of its jobs are deleted; after the last one its snapshot is not named by
+    it any more, and its user's list does not have it."""
+    run = _note_in_run(repo, record)
+    if run is None or len(run.deleted) < run.count:
+        return
+    snapshot = record.spec.snapshot
+    if snapshot is not None:
+        snapshots.drop_reference(repo, snapshot.digest, run.run_id)
+        snapshots.remove_unnamed(repo, snapshot.digest)
+    repo.store.delete(keys.by_user(run.submitter, run.base_id), None)
+
+
+def _note_in_run(repo: Repository, record: Record) -> RunRecord | None:
+    for _ in repo.rounds():
+        stored = repo.find_run(record.run_id)
+        if stored is None:
+            return None
+        number = ids.number_in(record.id, stored.value.base_id)
+        if number in stored.value.deleted:
+            return stored.value
+        noted = stored.value.evolve(deleted=sorted({*stored.value.deleted, number}))
+        if _replaced(repo, stored, noted):
+            return noted
+    raise Conflict(keys.run(record.run_id), "others keep changing it: try again")
+
+
+def _replaced(repo: Repository, stored: Stored[RunRecord], noted: RunRecord) -> bool:
+    try:
+        repo.store.replace(keys.run(noted.run_id), noted.encode(), stored.version)
+    except Conflict:
+        return False
+    return True
+
+
+def _delete_folder(repo: Repository, folder: str, *, but: Iterable[str] = ()) -> int:
+    staying = set(but)
+    names = (entry.key for entry in itertools.islice(walk(repo.store, folder), _OBJECTS_MAX))
+    return _delete_all(repo, (name for name in names if name not in staying))
+
+
+def _delete_all(repo: Repository, names: Iterable[str]) -> int:
+    count = 0
+    for bulk in _bulks(names):
+        repo.tasks.map(lambda key: repo.store.delete(key, None), bulk, limit=PARALLEL_REQUESTS)
+        count += len(bulk)
+    return count
+
+
+def _bulks(names: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(names)
+    while bulk := list(itertools.islice(iterator, _BULK)):
+        yield bulk
