@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from stado.core import keys
@@ -321,3 +323,48 @@ def test_an_entry_that_leads_to_a_deleted_job_starts_nothing(world: World) -> No
     cancel(world.repo, job, by="ada")
     delete(world.repo, job, by="ada")
     assert claim(world.repo, entry, ALICE) is None
+
+
+# --- and time -----------------------------------------------------------------------------------
+
+
+def test_the_time_of_a_paused_job_stands_still(world: World) -> None:
+    job = world.submit(spec=Spec(command="", timeout_seconds=3600))
+    claimed = world.start()
+    picked_up_at = claimed.record.picked_up_at
+    assert picked_up_at is not None
+    world.clock.sleep(100)
+    pause(world.repo, job, by="ada")
+    world.end(claimed, Verdict.PAUSED)
+    world.clock.sleep(10_000)
+    resume(world.repo, job, by="ada")
+    record = world.record(State.QUEUED, job)
+    assert record.picked_up_at == picked_up_at + timedelta(seconds=10_000)
+    assert world.start().record.picked_up_at == record.picked_up_at
+
+
+def test_a_retry_has_its_time_anew(world: World) -> None:
+    job = world.submit(spec=Spec(command="", timeout_seconds=3600))
+    world.end(world.start(), Verdict.TIMED_OUT)
+    world.clock.sleep(10_000)
+    retry(world.repo, job, by="ada")
+    assert world.record(State.QUEUED, job).picked_up_at is None
+    assert world.start().record.picked_up_at == world.clock.now()
+
+
+def test_a_job_whose_deadline_has_passed_is_not_retried(world: World) -> None:
+    deadline_at = world.clock.now() + timedelta(seconds=60)
+    job = ended(world, spec=Spec(command="", deadline_at=deadline_at))
+    world.clock.sleep(61)
+    with pytest.raises(Refused, match="deadline of job") as error:
+        retry(world.repo, job, by="ada")
+    assert code_of(error) == "deadline_passed"
+
+
+def test_a_pause_comes_too_late_for_a_job_whose_time_is_up(world: World) -> None:
+    """Its worker is gone, too."""
+    job = world.submit(spec=Spec(command="", timeout_seconds=60))
+    world.start()
+    pause(world.repo, job, by="ada")
+    world.lose(Reaper(world.repo, by="coordinator"))
+    assert world.states(job) == {State.TIMED_OUT}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from stado.core import keys
 from stado.core.clocks import time_limit
 from stado.core.ids import milliseconds
-from stado.core.records import ClaimCell, EndCell, Record
-from stado.core.states import Reason, Verdict
+from stado.core.records import ClaimCell, EndCell, OpenCell, Record
+from stado.core.states import Opening, Reason, Verdict
 from tests.simulation.checkers.base import Change, Checker
 
 _DRIFT = 0.006
@@ -39,8 +39,7 @@ class TimesChecker(Checker):
 
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:
         record = claim.record
-        before = self._find(EndCell, keys.end_cell(record.id, record.epoch - 1))
-        known = before.record.picked_up_at if before is not None else None
+        known = self._clock_so_far(record)
         if claim.intent is None and known not in (None, record.picked_up_at):
             self.fail(f"{change.key} has set the clock of its job")
         if record.picked_up_at is not None:
@@ -50,6 +49,19 @@ class TimesChecker(Checker):
             self.world.plan.runtime_limit_seconds,
         ):
             self.fail(f"{change.key} has a limit that nobody stated")
+
+    def _clock_so_far(self, record: Record) -> datetime | None:
+        """A retry begins anew; for a job that was paused it is set forward by what that took."""
+        before = self._find(EndCell, keys.end_cell(record.id, record.epoch - 1))
+        opened = self._find(OpenCell, keys.open_cell(record.id, record.epoch))
+        known = before.record.picked_up_at if before is not None else None
+        if opened is None or before is None:
+            return known
+        if opened.kind is Opening.RETRY:
+            return None
+        if known is not None:
+            known += max(opened.at - before.ending.ended_at, timedelta(0))
+        return known
 
     def _check_passed(self, at: datetime, what: str) -> None:
         if milliseconds(at) > self._now_ms:
