@@ -65,6 +65,8 @@ class CellsChecker(Checker):
         before = self._find(EndCell, keys.end_cell(cell.record.id, cell.record.epoch - 1))
         if before is None or before.ending.verdict.state is not cell.record.opened_from:
             self.fail(f"{change.key} opens an epoch after no such end")
+        elif cell.kind is Opening.CANCEL:
+            return  # also by who settles a pause, and has read that a cancel was asked for
         elif not self._exists(keys.record(before.record.state, cell.record.id)):
             self.fail(f"{change.key} was made by somebody who cannot have read the record at rest")
 
