@@ -13,7 +13,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from stado.core import keys, records
+from stado.core import keys, records, settings
 from stado.core.documents import Document, Instant, Part
 from stado.core.ids import BASE_PATTERN, JOB_PATTERN
 from stado.core.records import (
@@ -24,6 +24,8 @@ from stado.core.records import (
     Ending,
     Holder,
     LateResult,
+    LogIndex,
+    LogRange,
     Manifest,
     OutputCopy,
     PolicySeal,
@@ -36,8 +38,9 @@ from stado.core.states import State
 
 KINDS: list[type[Document]] = [
     kind
-    for _, kind in getmembers(records, isclass)
-    if issubclass(kind, Document) and kind is not Document
+    for module in (records, settings)
+    for _, kind in getmembers(module, isclass)
+    if kind.__module__ == module.__name__ and issubclass(kind, Document) and kind is not Document
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -217,6 +220,26 @@ def late_results(draw: st.DrawFn) -> LateResult:
     return late.evolve(job_id=draw(job_ids))
 
 
+@st.composite
+def log_indexes(draw: st.DrawFn) -> LogIndex:
+    """Of bytes with gaps between them, with a digest for each piece, or none."""
+    index: LogIndex = draw(parts(LogIndex))
+    ranges, end = [], 0
+    for gap, size in draw(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 99)), max_size=3)):
+        ranges.append(LogRange(offset=end + gap, size=size))
+        end += gap + size
+    pieces = -(-sum(one.size for one in ranges) // 10)
+    digested = draw(st.booleans())
+    return index.evolve(
+        job_id=draw(job_ids),
+        block_bytes=100,
+        digest_bytes=10 if digested else 0,
+        digests=["ab" * 32] * pieces if digested else [],
+        ranges=ranges,
+        times=sorted(index.times, key=lambda time: time.offset),
+    )
+
+
 _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     Record: job_records,
     ClaimCell: claim_cells,
@@ -228,4 +251,5 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     Checkpoint: checkpoints,
     PolicySeal: policy_seals,
     LateResult: late_results,
+    LogIndex: log_indexes,
 }
