@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stado.core import keys
-from stado.core.records import Capacity, Ending, Phase
+from stado.core.records import Capacity, Ending, Intent, Phase
 from stado.core.spec import Snapshot, Spec, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.errors import Denied
@@ -19,7 +19,7 @@ from stado.jobs import saving, snapshots
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, rerun
 from stado.jobs.deployments import read_deployment
-from stado.jobs.endings import ask_cancel, give_verdict, settle
+from stado.jobs.endings import ask, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.life import LifeSigns
@@ -197,7 +197,7 @@ def _settle_late(requests: set[Request]) -> None:
     settler.step()
     settle(world.repo, job, 1)
     world.start(BOB)
-    ask_cancel(world.repo, job, 1, by="ada")
+    ask(world.repo, job, 1, Intent.CANCEL, by="ada")
     settler.finish()
     assert settler.error is None
     asks = world.repo.find_asks(job, 2)

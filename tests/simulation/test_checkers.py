@@ -16,6 +16,7 @@ from stado.core.records import (
     Capacity,
     Checkpoint,
     CheckpointFile,
+    Intent,
     JobReport,
     LogAccount,
     LogIndex,
@@ -24,7 +25,7 @@ from stado.core.records import (
     Record,
 )
 from stado.core.states import JobType, Reason, State, Verdict
-from stado.jobs.endings import ask_cancel
+from stado.jobs.endings import ask
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
@@ -594,7 +595,7 @@ def test_a_cancel_that_nobody_asked_for(make_bench: MakeBench) -> None:
 def test_a_cancel_that_was_asked_for_is_right(make_bench: MakeBench) -> None:
     bench = make_bench(RestChecker)
     record = bench.claim(bench.submit())
-    bench.by(bench.client, lambda: ask_cancel(bench.repo, record.id, 1, by="ann"))
+    bench.by(bench.client, lambda: ask(bench.repo, record.id, 1, Intent.CANCEL, by="ann"))
     bench.end(record, bench.ending(Verdict.CANCELLED, reason=Reason.CANCELLED))
     bench.settle(record)
     bench.look_at_the_end()

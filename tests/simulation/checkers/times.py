@@ -19,7 +19,7 @@ _ROUNDING_MS = 10
 
 class TimesChecker(Checker):
     """A job ends as timed out once one of its limits has passed, and not before; its clock begins
-    with its first claim and is never set back."""
+    with its first claim, and no loss sets it anew."""
 
     rule = "no job is ended before its time"
 
