@@ -73,9 +73,13 @@ def _run(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=1.5)])
 
 
+BETWEEN_POLLS = 0.7
+"""Seconds after the beginning: the agents have found the queue empty, and wait."""
+
+
 @scenario("cancel-queued", requests_min=20, ends=(State.CANCELLED,), starts=0)
 def _cancel_queued(stage: Stage) -> None:
-    stage.submit("ann", "run", [Script(seconds=1.5)])
+    stage.after(BETWEEN_POLLS, lambda: stage.submit("ann", "run", [Script(seconds=1.5)]))
     stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.cancel("bob", "run"))
 
 
@@ -83,6 +87,36 @@ def _cancel_queued(stage: Stage) -> None:
 def _cancel_running(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=4.0)])
     stage.when(lambda: bool(stage.started), lambda: stage.cancel("bob", "run"))
+
+
+@scenario("pause", requests_min=60, ends=(State.COMPLETED,), starts=2)
+def _pause(stage: Stage) -> None:
+    """Of a running job that has saved; it is resumed once it rests."""
+    script = Script(seconds=5.0, checkpoint_every=2.0)
+    stage.submit("ann", "run", [script])
+    stage.when(lambda: _has_saved(stage), lambda: stage.pause("bob", "run"))
+    stage.when(lambda: stage.has_job_in(State.PAUSED), lambda: stage.resume("ann", "run"))
+
+
+@scenario("cancel-paused", requests_min=30, ends=(State.CANCELLED,), starts=0)
+def _cancel_paused(stage: Stage) -> None:
+    stage.after(BETWEEN_POLLS, lambda: stage.submit("ann", "run", [Script(seconds=1.5)]))
+    stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.pause("bob", "run"))
+    stage.when(lambda: stage.has_job_in(State.PAUSED), lambda: stage.cancel("bob", "run"))
+
+
+@scenario("retry", requests_min=50, ends=(State.FAILED,), starts=2)
+def _retry(stage: Stage) -> None:
+    """Of a job that fails, and fails again; two people ask for it at once."""
+    stage.submit("ann", "run", [Script(seconds=1.0, exit_code=1)])
+    stage.when(lambda: stage.has_job_in(State.FAILED), lambda: stage.retry("bob", "run"))
+    stage.when(lambda: stage.has_job_in(State.FAILED), lambda: stage.retry("ann", "run"))
+
+
+@scenario("delete", requests_min=40, ends=(), starts=1)
+def _delete(stage: Stage) -> None:
+    stage.submit("ann", "run", [Script(seconds=1.0, print_every=0.5, writes_output=True)])
+    stage.when(lambda: stage.has_job_in(State.COMPLETED), lambda: stage.delete("bob", "run"))
 
 
 @scenario(

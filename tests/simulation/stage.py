@@ -16,8 +16,9 @@ from stado.core.documents import decode
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, Spec, make_request
 from stado.core.states import JobType, State
-from stado.errors import NotFound, StadoError
-from stado.jobs.changes import cancel
+from stado.errors import NotFound, Refused, StadoError
+from stado.jobs.changes import cancel, pause, resume, retry
+from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.logs import LogReader
@@ -134,6 +135,18 @@ class Stage(World):
         """Each job of the run, and waits until it is done, as the command line does."""
         self._send(who, partial(self._cancel, run_id=run_id, who=who))
 
+    def pause(self, who: str, run_id: str) -> None:
+        self._send(who, partial(self._ask, pause, "paused", run_id=run_id, who=who))
+
+    def resume(self, who: str, run_id: str) -> None:
+        self._send(who, partial(self._ask, resume, "resumed", run_id=run_id, who=who))
+
+    def retry(self, who: str, run_id: str) -> None:
+        self._send(who, partial(self._ask, retry, "retried", run_id=run_id, who=who))
+
+    def delete(self, who: str, run_id: str) -> None:
+        self._send(who, partial(self._delete, run_id=run_id, who=who))
+
     def follow(self, who: str, run_id: str) -> None:
         """The logs of the run, once from their beginnings, with a note beside each."""
         self._send(who, partial(self._follow, run_id=run_id))
@@ -203,6 +216,23 @@ class Stage(World):
             self._tell("cancelled", who, asked_at, record)
             if not record.state.at_rest:
                 self._wait_for_end(repo, job_id, who)
+
+    def _ask(
+        self, move: Callable[..., Any], what: str, repo: Repository, *, run_id: str, who: str
+    ) -> None:
+        """A refusal is an answer: nobody asks again."""
+        for job_id in self.job_ids(run_id):
+            asked_at = self.kernel.now
+            try:
+                record = move(repo, job_id, by=who).record
+            except Refused as error:
+                self.trace.note(who, f"told: {error}")
+                continue
+            self._tell(what, who, asked_at, record)
+
+    def _delete(self, repo: Repository, *, run_id: str, who: str) -> None:
+        for job_id in self.job_ids(run_id):
+            delete(repo, job_id, by=who)
 
     def _wait_for_end(self, repo: Repository, job_id: str, who: str) -> None:
         reaper = Reaper(repo, by=who)

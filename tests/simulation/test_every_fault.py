@@ -74,10 +74,14 @@ def test_no_fault_at_any_request_breaks_a_rule(name: str, part: int) -> None:
 
 
 def test_no_two_faults_break_a_rule() -> None:
-    dice = random.Random(DRAW)
+    """Of firsts at the last requests there are few seconds."""
+    dice, tried = random.Random(DRAW), 0
     for first in dice.sample(list(single_cases("cancel-queued")), _FIRSTS):
-        for case in dice.sample(list(pair_cases(play_certainly(first))), _SECONDS_OF_EACH):
+        pairs = list(pair_cases(play_certainly(first)))
+        for case in dice.sample(pairs, min(len(pairs), _SECONDS_OF_EACH)):
             assert (str(case), play_certainly(case).violation) == (str(case), None)
+            tried += 1
+    assert tried > _FIRSTS * _SECONDS_OF_EACH / 2
 
 
 @pytest.mark.parametrize(
