@@ -24,15 +24,17 @@ from stado.core.records import (
     PolicySeal,
     Record,
 )
-from stado.core.states import JobType, Reason, State, Verdict
-from stado.jobs.endings import ask
+from stado.core.states import JobType, Opening, Reason, State, Verdict
+from stado.jobs.changes import resume, retry
+from stado.jobs.deletion import delete
+from stado.jobs.endings import ask, open_epoch
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
 from stado.storage.observe import Operation
 from tests.simulation.bench import LEASE, Bench, changed, made_bench
 from tests.simulation.checkers import CHECKERS
-from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker
+from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker, PausesChecker
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
@@ -478,7 +480,7 @@ def test_a_holder_that_beats_on_and_heeds_no_cancel(make_bench: MakeBench, heede
         command.die(-signal.SIGTERM)
     for counter in range(1, 20):
         bench.beat(record, counter)
-    assert ("goes on, 16 beats after its cancel" in bench.violation) is not heeded
+    assert ("goes on, 16 beats after it was told" in bench.violation) is not heeded
 
 
 def test_a_cancelled_job_without_an_end(make_bench: MakeBench) -> None:
@@ -496,7 +498,94 @@ def test_a_cancelled_job_that_ends_otherwise_in_a_later_epoch(make_bench: MakeBe
     bench.end(later, bench.ending(Verdict.COMPLETED, 0))
     bench.settle(later)
     bench.look_at_the_end()
-    assert "was cancelled in epoch 1 and completed in 2" in bench.violation
+    assert "was cancelled in epoch 1 and is completed in 2" in bench.violation
+
+
+# --- pauses, and what takes a job out of its rest ------------------------------------------
+
+
+def rested(bench: Bench, verdict: Verdict = Verdict.FAILED) -> Record:
+    """A job whose only epoch has ended so, and its record at rest."""
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    bench.start(record).die(1)
+    bench.end(record, bench.ending(verdict, 1))
+    bench.settle(record)
+    state = verdict.state
+    assert state is not None
+    return bench.record(state, record.id)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_paused_job_that_starts_again(make_bench: MakeBench, resumed: bool) -> None:
+    bench = make_bench(PausesChecker)
+    record = rested(bench, Verdict.PAUSED)
+    bench.tell_record(record, "paused")
+    if resumed:
+        bench.by(bench.client, lambda: resume(bench.repo, record.id, by="ann"))
+        bench.start(bench.claim(bench.record(State.QUEUED, record.id)))
+    else:
+        bench.start(changed(record, epoch=2))
+    assert ("was paused in epoch 1 and started in 2" in bench.violation) is not resumed
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_cancelled_job_that_starts_again(make_bench: MakeBench, retried: bool) -> None:
+    bench = make_bench(CancelsChecker)
+    record = rested(bench, Verdict.CANCELLED)
+    bench.tell_record(record, "cancelled")
+    if retried:
+        bench.by(bench.client, lambda: retry(bench.repo, record.id, by="ann"))
+        bench.start(bench.claim(bench.record(State.QUEUED, record.id)))
+    else:
+        bench.start(changed(record, epoch=2))
+    assert ("was cancelled in epoch 1 and started in 2" in bench.violation) is not retried
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_record_at_rest_that_goes(make_bench: MakeBench, opened: bool) -> None:
+    bench = make_bench(CellsChecker)
+    record = rested(bench)
+    if opened:
+        bench.by(bench.client, lambda: open_epoch(bench.repo, record, Opening.RETRY, by="ann"))
+    bench.delete(bench.client, record.own_key())
+    assert ("was deleted" in bench.violation) is not opened
+
+
+def test_an_epoch_that_is_opened_out_of_another_rest(make_bench: MakeBench) -> None:
+    bench = make_bench(CellsChecker)
+    record = rested(bench)
+    other = changed(record, state=State.CANCELLED)
+    bench.by(bench.client, lambda: open_epoch(bench.repo, other, Opening.RETRY, by="ann"))
+    assert "opens an epoch after no such end" in bench.violation
+
+
+def test_an_epoch_that_is_opened_by_who_cannot_have_read_the_rest(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    record = rested(bench)
+    bench.delete(bench.client, record.own_key())
+    bench.world.checkers = [CellsChecker(bench.world, bench.world._note_violation)]
+    bench.by(bench.client, lambda: open_epoch(bench.repo, record, Opening.RETRY, by="ann"))
+    assert "cannot have read the record at rest" in bench.violation
+
+
+def test_a_job_that_is_paused_though_nobody_asked(make_bench: MakeBench) -> None:
+    bench = make_bench(RestChecker)
+    rested(bench, Verdict.PAUSED)
+    bench.look_at_the_end()
+    assert "is paused, and nobody asked for that" in bench.violation
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_deleted_job_that_is_queued(make_bench: MakeBench, queued: bool) -> None:
+    bench = make_bench(RestChecker)
+    record = rested(bench)
+    bench.by(bench.client, lambda: delete(bench.repo, record.id, by="ann"))
+    if queued:
+        again = changed(record, state=State.QUEUED, epoch=2)
+        bench.write(bench.client, again.own_key(), again)
+    bench.look_at_the_end()
+    assert ("was deleted, and is in" in bench.violation) is queued
 
 
 # --- rest -------------------------------------------------------------------------------

@@ -106,10 +106,7 @@ class Checker:
         return self.world.openings(job_id)
 
     def _resting(self, job_id: str) -> Record | None:
-        """The record at rest of a job that is neither queued nor running."""
-        for state in (State.QUEUED, State.RUNNING):
-            if self._exists(keys.record(state, job_id)):
-                return None
+        """The record at rest of a job, of the highest epoch if there are several."""
         found = (self._find(Record, keys.record(s, job_id)) for s in State if s.at_rest)
         records = [record for record in found if record is not None]
         return max(records, key=lambda record: record.epoch, default=None)
