@@ -1,7 +1,8 @@
 """A job queue whose whole state lives in one bucket or directory, from Python.
 
 Programs that submit: `submit`, `job`, `batch`. Programs that run as jobs: `checkpoint`,
-`latest_checkpoint`, `progress`, `metrics`, `result`, `refuse`. Each is imported when it is used.
+`latest_checkpoint`, `progress`, `live`, `metrics`, `result`, `refuse`. Each is imported when it is
+used.
 """
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than all of this
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Checkpoint,
         checkpoint,
         latest_checkpoint,
+        live,
         metrics,
         progress,
         refuse,
@@ -49,6 +51,7 @@ _PLACES = {
     "checkpoint": "in_job",
     "job": "api",
     "latest_checkpoint": "in_job",
+    "live": "in_job",
     "metrics": "in_job",
     "progress": "in_job",
     "refuse": "in_job",
@@ -72,6 +75,7 @@ __all__ = [
     "checkpoint",
     "job",
     "latest_checkpoint",
+    "live",
     "metrics",
     "progress",
     "refuse",

@@ -1,5 +1,5 @@
 """What a program says to stado while it runs as a job: checkpoints, progress, metrics, its result,
-or that it refuses to go on.
+where it can be watched, or that it refuses to go on.
 
 A training imports this, so that it needs nothing but the standard library and loads most of that
 where it is used. Each function works with a folder that a variable names. Where the variable is not
@@ -12,7 +12,14 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from stado.reports import PROGRESS_NAME, PROGRESS_WRITTEN_MAX, REFUSAL_NAME, REFUSED_EXIT_CODE
+from stado.reports import (
+    LIVE_NAME,
+    PROGRESS_NAME,
+    PROGRESS_WRITTEN_MAX,
+    REFUSAL_NAME,
+    REFUSED_EXIT_CODE,
+    live_flaw,
+)
 
 TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than all of this
 if TYPE_CHECKING:
@@ -112,6 +119,23 @@ def progress(fraction: SupportsFloat, text: str = "") -> None:
         folder = _folder(_REPORTS)
         if folder is not None:
             _replace(folder / PROGRESS_NAME, _json(said))
+
+
+def live(url: str) -> None:
+    """Tells where the job can be watched while it runs, such as a TensorBoard or a notebook: for
+    `stado view` and `stado job show`, which have it at the worker's next beat. The last one counts.
+    That it cannot be written is no error.
+
+    Raises `ValueError` for what is no http or https URL, has more than 1,000 characters, or a user
+    or a password in it."""
+    said = str(url).strip()
+    flaw = live_flaw(said)
+    if flaw is not None:
+        raise ValueError(f"the URL of the live view {flaw}")
+    with suppress(OSError):
+        folder = _folder(_REPORTS)
+        if folder is not None:
+            _replace(folder / LIVE_NAME, said.encode())
 
 
 def metrics(step: SupportsIndex, **values: SupportsFloat) -> None:

@@ -172,7 +172,7 @@ class JobRun:
         """None as long as no secret is known."""
         self._shell: StrictShell | None = None
         """Of the command that was started last, where it is strict."""
-        self._reports = ReportFolder(self._workspace.report, self._masked)
+        self._reports = ReportFolder(self._workspace.report, self._masked, say=self._say)
         self._has_ended = False
         """Whether the command has ended by itself: what it did is not done again, although its
         outcome is not known yet."""
@@ -367,12 +367,15 @@ class JobRun:
         raise AssertionError("there is a last run")
 
     def _say_run_again(self, why: str, *, runs: int) -> None:
-        """A line of ours between what two runs print."""
         number = self._run_number
         said = f"run {number} of {runs} failed: {why}; it is run again"
         log.info("event=run_again job=%s run=%d why=%r", self._record.id, number, why)
+        self._say(said)
+
+    def _say(self, text: str) -> None:
+        """A line of ours between what the job prints."""
         begin = "" if self._spool.line_ended else "\n"
-        line = f"{begin}[stado] {said}\n".encode("utf-8", "backslashreplace")
+        line = f"{begin}[stado] {text}\n".encode("utf-8", "backslashreplace")
         self._take_output(memoryview(line))
 
     def _failed(self, what: str, command: str, exit_code: int) -> Ending:
@@ -463,6 +466,7 @@ class JobRun:
         self._pulse.phase = phase
         exit_code = self._attend(process)
         self._commands.end(process)
+        self._pulse.live = None
         self._memory_exceeded = process.memory_exceeded()
         if self._image is not None:
             self._heed_never_started(exit_code, earlier)
@@ -537,7 +541,7 @@ class JobRun:
             exit_code = process.wait(self._look_seconds)
             if exit_code is not None:
                 return exit_code
-            self._pulse.progress = self._reports.progress()
+            self._pulse.progress, self._pulse.live = self._reports.progress(), self._reports.live()
             self._heed()
             self._heed_memory(process)
             self._stop_if_time_is_up(

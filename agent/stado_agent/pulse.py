@@ -71,6 +71,8 @@ class Pulse:
         """What cannot be got done for the time being, for people."""
         self.progress: Progress | None = None
         """What the job says of itself: goes with the beats, and calls for none of its own."""
+        self.live: str | None = None
+        """Where the job says that it can be watched; likewise."""
         self.runs = 0
         """How often the command was started in this epoch."""
         self.sealed = False
@@ -179,6 +181,7 @@ class Pulse:
                 trouble=self.trouble,
                 progress=self.progress,
                 runs=self.runs,
+                live=self.live,
             )
         except (StoreError, Unreadable) as error:
             self._note_silence(error)

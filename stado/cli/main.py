@@ -205,6 +205,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "hosts": LazyCommand("stado.cli.hosts", "hosts", "List the agents, and what they have free."),
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),
+    "view": LazyCommand("stado.cli.live", "view", "Print where a running job can be watched."),
     "result": LazyCommand("stado.cli.outputs", "result", "Print the result of a job."),
     "outputs": LazyCommand("stado.cli.outputs", "outputs", "List what a job left."),
     "results": LazyCommand("stado.cli.results", "results", "Download what a job left."),

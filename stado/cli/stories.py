@@ -87,6 +87,8 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
         )
     if heartbeat is not None and heartbeat.progress is not None:
         yield "progress", progress_text(heartbeat.progress)
+    if heartbeat is not None and heartbeat.live is not None:
+        yield "live", heartbeat.live
     if heartbeat is not None and heartbeat.trouble:
         yield "trouble", heartbeat.trouble
     if life.cancel_asked_by is not None:

@@ -209,6 +209,7 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
         "phase": heartbeat.phase.value if heartbeat else None,
         "trouble": heartbeat.trouble if heartbeat else None,
         "progress": progress_fields(heartbeat.progress if heartbeat else None),
+        "live": heartbeat.live if heartbeat else None,
         "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
         "cancel_asked_by": life.cancel_asked_by if life is not None else None,
     }

@@ -17,7 +17,7 @@ from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import BATCH_COUNT_MAX, POLICY_PREFIX, InputName, Priority, Request, Spec
 from stado.core.states import Kind, Opening, Reason, State, Verdict, WarningCode
-from stado.reports import PROGRESS_TEXT_MAX
+from stado.reports import PROGRESS_TEXT_MAX, live_flaw
 
 FORMAT_VERSION = 1
 LEASE_SECONDS_DEFAULT = 120.0
@@ -372,6 +372,12 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     """What the job reported last, if it reports anything."""
     runs: Count = 0
     """How often the command was started in this epoch: more than once where it is run again."""
+    live: str | None = None
+    """Where the job says that it can be watched: a URL without a `live_flaw`."""
+
+    def flaw(self) -> str | None:
+        flaw = live_flaw(self.live) if self.live is not None else None
+        return f"the URL of its live view {flaw}" if flaw is not None else None
 
 
 class RunRecord(Document, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 
 from stado.core.moves import DETAIL_MAX
 from stado.core.records import Progress
-from stado.reports import PROGRESS_TEXT_MAX
+from stado.reports import PROGRESS_TEXT_MAX, live_flaw
 
 _UNEXPLAINED = "the job refused to go on and gave no reason"
 
@@ -40,6 +40,23 @@ def progress_of(data: bytes, mask: Mask = str) -> Progress | None:
         fraction=min(1.0, max(0.0, fraction)),
         text=_one_line(mask(text), PROGRESS_TEXT_MAX) if isinstance(text, str) else "",
     )
+
+
+def live_of(data: bytes, mask: Mask = str) -> str | None:
+    """The URL of the live view; None of nothing but blanks. Raises `ValueError`, with the end of a
+    sentence, for what is not taken: a URL with a secret would be of no use without it."""
+    try:
+        url = data.decode().strip()
+    except UnicodeDecodeError:
+        raise ValueError("is no text") from None
+    if not url:
+        return None
+    flaw = live_flaw(url)
+    if flaw is None and mask(url) != url:
+        flaw = "holds the value of a secret"
+    if flaw is not None:
+        raise ValueError(flaw)
+    return url
 
 
 def _one_line(text: str, length_max: int) -> str:

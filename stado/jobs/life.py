@@ -39,6 +39,7 @@ class LifeSigns:
         trouble: str | None = None,
         progress: Progress | None = None,
         runs: int = 0,
+        live: str | None = None,
     ) -> bool:
         """Whether the beat was accepted; False: the epoch is sealed, or over.
 
@@ -56,6 +57,7 @@ class LifeSigns:
             trouble=None if trouble is None else moves.clip(trouble),
             progress=progress,
             runs=runs,
+            live=live,
         )
         key = keys.heartbeat(self._record.id)
         for _ in range(_ROUNDS_MAX):

@@ -692,6 +692,27 @@ def test_progress_goes_with_the_beats_and_makes_none(tmp_path: Path) -> None:
     assert progress.text == str(round(100 * progress.fraction))
 
 
+def test_a_live_view_goes_with_the_beats_until_the_command_has_ended(tmp_path: Path) -> None:
+    """R125: no beat is made for it; what is none is told in the log."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=10.5 * BEAT))
+    file = scene.folder.workspace(scene.job, 1).report / "live"
+    scene.clock.at(BEAT, partial(file.write_bytes, b"http://host:6006\n"))
+    scene.clock.at(5 * BEAT, partial(file.write_bytes, b"ftp://host/"))
+    told: list[str | None] = []
+    for beats in (1.5, 3.5, 9.5):
+        scene.clock.at(beats * BEAT, lambda: told.append(scene.heartbeat().live))
+    signs = _life_signs(scene)
+    beats_at = [at for at, operation in signs if operation is Operation.REPLACE]
+    assert beats_at[:3] == [2 * BEAT, 4 * BEAT, 6 * BEAT]
+    assert told == [None, "http://host:6006", "http://host:6006"]
+    assert scene.heartbeat().live is None
+    line = (
+        b"[stado] the live view that the job states is ignored: its URL is no http:// or https://"
+    )
+    assert scene.log(1).count(line) == 1
+
+
 def test_nothing_of_a_checkpoint_that_cannot_be_restored_is_run(tmp_path: Path) -> None:
     scene = goes_on(tmp_path)
     for name in scene.world.names(keys.checkpoints_folder(scene.job)):

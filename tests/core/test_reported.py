@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stado.core.documents import from_plain
+from stado.core import keys
+from stado.core.documents import decode, from_plain
 from stado.core.moves import DETAIL_MAX
-from stado.core.records import Progress
-from stado.core.reported import progress_of, refusal_of
+from stado.core.records import Heartbeat, Progress
+from stado.core.reported import live_of, progress_of, refusal_of
+from stado.errors import Unreadable
 from stado.reports import PROGRESS_TEXT_MAX
+
+BEAT_KEY = keys.heartbeat("abcdefghijklmnop")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,62 @@ def test_any_text_of_progress_fits_a_heartbeat(text: str) -> None:
     assert len(progress.text) <= PROGRESS_TEXT_MAX
     assert progress.text.isprintable()
     assert from_plain(Progress, progress.plain()) == progress
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://host:6006",
+        "https://h.example/lab?token=1#x",
+        "HTTP://[::1]:80/\N{LATIN SMALL LETTER E WITH ACUTE}",
+    ],
+)
+def test_a_live_view_is_an_http_url(url: str) -> None:
+    assert live_of(f" {url}\n".encode()) == url
+    beat = heartbeat(live=url)
+    assert decode(Heartbeat, BEAT_KEY, beat.encode()) == beat
+
+
+def test_nothing_but_blanks_is_no_live_view() -> None:
+    assert live_of(b"") is live_of(b" \n") is None
+
+
+NO_URLS = [
+    *(
+        "host:6006",
+        "ftp://host/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "http://",
+        "http:///x",
+    ),
+    *("http://a b/", "http://a\nhttp://b", "http://a/\x1b[2J", "http://a/\u202e", "http://a/\xa0b"),
+    *("http://ada:secret@host/", "http://ada@host/", "http://[::1/", "http://host:port/"),
+    "http://host/" + "x" * 989,
+]
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_what_is_no_url_of_a_live_view_is_refused_and_not_repeated(url: str) -> None:
+    """R125: by who takes it from the job, and by whoever reads a beat."""
+    with pytest.raises(ValueError, match=r"^(has|holds|is)") as refused:
+        live_of(url.encode())
+    assert "secret" not in str(refused.value)
+    with pytest.raises(Unreadable) as unreadable:
+        decode(Heartbeat, BEAT_KEY, heartbeat(live=url).encode())
+    assert "secret" not in str(unreadable.value)
+
+
+def test_a_live_view_of_no_text_or_with_a_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no text"):
+        live_of(b"http://\xff/")
+    with pytest.raises(ValueError, match="value of a secret"):
+        live_of(b"http://host/?token=key", lambda text: text.replace("key", "[masked]"))
+
+
+def heartbeat(*, live: str) -> Heartbeat:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Heartbeat(epoch=1, token="t", by="a@box", at=at, live=live)
 
 
 def test_a_reason_is_one_line_without_control_characters() -> None:

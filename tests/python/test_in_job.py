@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import stado
-from stado.core.reported import progress_of, refusal_of
+from stado.core.reported import live_of, progress_of, refusal_of
 from stado.core.sidecar import NAME, CheckpointMeta, parse_sidecar
 from stado.in_job import RESULT_BYTES_MAX
-from stado.reports import PROGRESS_NAME, REFUSAL_NAME, REFUSED_EXIT_CODE
+from stado.reports import LIVE_NAME, PROGRESS_NAME, REFUSAL_NAME, REFUSED_EXIT_CODE
 
 FOLDERS = {"STADO_OUTPUT_DIR": "output", "STADO_CHECKPOINT_DIR": "checkpoints"} | {
     "STADO_REPORT_DIR": "report"
@@ -164,6 +164,14 @@ def test_progress_that_cannot_be_written_is_no_error(
     stado.progress(0.5)
 
 
+def test_a_live_view_is_what_a_supervisor_reads(job: Path) -> None:
+    """R125"""
+    stado.live("http://host:6006")
+    stado.live("http://host:6007/lab\n")
+    assert live_of((job / "report" / LIVE_NAME).read_bytes()) == "http://host:6007/lab"
+    assert files_in(job / "report") == [LIVE_NAME]
+
+
 def test_metrics_are_a_line_a_call(job: Path) -> None:
     stado.metrics(1, loss=0.5, accuracy=np.float32(0.25))
     stado.metrics(np.int64(2), loss=3, share=Fraction(1, 4))
@@ -191,6 +199,9 @@ def test_metrics_are_a_line_a_call(job: Path) -> None:
         lambda: stado.result({"loss": math.nan}),
         lambda: stado.result({"text": "x" * RESULT_BYTES_MAX}),
         lambda: stado.refuse(" \n"),
+        lambda: stado.live(""),
+        lambda: stado.live("host:6006"),
+        lambda: stado.live("http://ada:secret@host/"),
     ],
 )
 @pytest.mark.parametrize("where", ["job", "no_job"])
@@ -244,6 +255,7 @@ def test_outside_of_a_job_nothing_is_kept(no_job: Path) -> None:
     assert not folder.exists()
     assert stado.latest_checkpoint() is None
     stado.progress(0.5, "half")
+    stado.live("http://host:6006")
     stado.metrics(1, loss=0.5)
     stado.result({"a": 1})
     assert list(no_job.iterdir()) == []
