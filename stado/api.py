@@ -58,6 +58,7 @@ class JobOptions(TypedDict, total=False):
     timeout: int | None
     idle_timeout: int | None
     body_retries: int
+    final: bool
     max_lease_losses: int | Literal["unlimited"] | None
     verify: str | None
     host_dir: str | os.PathLike[str] | None
@@ -179,7 +180,7 @@ class Job:
         patience = self._patience(repo)
         sight = JobSight(repo, patience.call(lambda: present_record(repo, self.id)))
         pace = Pace(repo.clock)
-        while not sight.record.state.at_rest:
+        while not sight.record.state.terminal:
             waited_seconds = repo.clock.monotonic() - began
             left = math.inf if timeout is None else timeout - waited_seconds
             if left <= 0:
@@ -205,7 +206,7 @@ class Job:
             for piece in _patiently(patience, whole, record):
                 pace.quicken()
                 yield piece
-            if record.state.at_rest or not follow:
+            if record.state.terminal or not follow:
                 return
             pace.pause()
             patience.call(sight.look)

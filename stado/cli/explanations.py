@@ -17,6 +17,7 @@ from stado.cli.views import (
     waiting_seconds,
 )
 from stado.core.records import Record
+from stado.core.states import State
 from stado.jobs.status import Life
 from stado.jobs.waiting import Ahead, Explanation, Gate, causes_text, count_causes
 
@@ -29,6 +30,7 @@ _DOING = {
     "uploading": "what it left is being uploaded",
     "stopping": "it is being stopped",
     "cancelling": "it is being cancelled",
+    "pausing": "it is being paused",
 }
 
 
@@ -41,7 +43,13 @@ def print_explanation(record: Record, seen: Explanation | Life | None, now: date
         _print_run(record, seen, now)
     elif record.ending is not None:
         _print_line("ended", f"{ago_text(record.ending.ended_at, now)} by {record.ending.by}")
-        _print_line("next", f"`stado job show {record.id}`")
+        _print_line("next", _next(record))
+
+
+def _next(record: Record) -> str:
+    if record.state is State.PAUSED:
+        return f"`stado job resume {record.id}` queues it again"
+    return f"`stado job show {record.id}`"
 
 
 def _answer(record: Record, seen: Explanation | Life | None, now: datetime) -> str:
@@ -157,4 +165,6 @@ def _run_fields(record: Record, life: Life, now: datetime) -> dict[str, Any]:
         "lease_left_seconds": round(holder.lease_seconds - silence, 3) if holder else None,
         "cancel_asked_by": life.cancel_asked_by,
         "cancel_asked_at": render.instant_text(life.cancel_asked_at),
+        "pause_asked_by": life.pause_asked_by,
+        "pause_asked_at": render.instant_text(life.pause_asked_at),
     }

@@ -52,6 +52,11 @@ _ORDER_AND_SIZE = (
         help="Run a command that fails again, on the same host, N times at most.  [default: 0]",
     ),
     click.option(
+        "--final",
+        is_flag=True,
+        help="Let its end be one for ever: nobody can retry it.",
+    ),
+    click.option(
         "--max-lease-losses",
         callback=options.losses,
         metavar="N|unlimited",

@@ -109,13 +109,17 @@ class Program(LazyGroup):
 
 _JOB = LazyGroup(
     name="job",
-    help="Look at one job, follow it, run it again.",
+    help="Look at one job, follow it, pause it, run it again.",
     lazy={
         "ls": LazyCommand("stado.cli.jobs", "jobs", "List your jobs: the same as `stado jobs`."),
         "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
         "why": LazyCommand("stado.cli.why", "why", "Say why a job waits, or what it is doing."),
         "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
         "logs": LazyCommand("stado.cli.logs", "job_logs", "Follow a job's log to its end."),
+        "pause": LazyCommand("stado.cli.reopening", "pause", "Stop a job for a while, saved."),
+        "resume": LazyCommand("stado.cli.reopening", "resume", "Let a paused job go on."),
+        "retry": LazyCommand("stado.cli.reopening", "retry", "Queue a job that ended again."),
+        "delete": LazyCommand("stado.cli.deleting", "delete", "Delete a job and what it left."),
         "rerun": LazyCommand("stado.cli.job", "rerun", "Submit a job's exact spec again."),
     },
 )
@@ -213,6 +217,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "artifact": _ARTIFACT,
     "policy": _POLICY,
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
+    "stop": LazyCommand("stado.cli.cancel", "cancel", "The same as `stado cancel`."),
     "queue": _QUEUE,
     "up": LazyCommand("stado.cli.up", "up", "Run an agent and a coordinator on this machine."),
     "agent": _AGENT,

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 UNLIMITED = "unlimited"
 
+_NOTE_MAX = 1024
+"""As a record keeps it (`stado.core.records.Line`)."""
+
 _LISTED_DEFAULT = 20
 _LISTED_MAX = 1000
 
@@ -33,6 +36,26 @@ _INSTANT = re.compile(
 def plain_text(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Text that can be stored: the command line is bytes, and not all bytes are UTF-8."""
     return None if value is None else _checked_text(ctx, param, value)
+
+
+def reason_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Why somebody asks for a change of jobs, as `note`."""
+    return click.option(
+        "--reason",
+        "note",
+        callback=_note,
+        metavar="TEXT",
+        help="Why, for others to read: it is kept with the job.",
+    )(function)
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    text = plain_text(ctx, param, value)
+    if text is not None and len(text) > _NOTE_MAX:
+        raise click.BadParameter(
+            f"it has {len(text):,} characters, and {_NOTE_MAX:,} are kept at most.", ctx, param
+        )
+    return text or None
 
 
 def plain_texts(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:

@@ -127,7 +127,7 @@ def _summary(record: Record, manifest: Manifest | None, checkpoints: list[Checkp
         told += f", {render.size_text(sum(file.size for file in files))}"
     if checkpoints:
         told += f", and {render.plural(len(checkpoints), 'checkpoint')}"
-    if not record.state.at_rest:
+    if not record.state.terminal:
         told += f"; the job is still {record.state.value}: its files come when it ends"
     elif manifest is not None and manifest.partial:
         told += "; partial, for the job did not succeed"

@@ -29,9 +29,9 @@ def _lines(total: int) -> Show:
 
     def show(states: dict[str, State]) -> None:
         nonlocal last
-        at_rest = sum(state.at_rest for state in states.values())
+        ended = sum(state.terminal for state in states.values())
         counts = views.count_text(states.values())
-        line = counts if total == 1 else f"{at_rest} of {total} ended: {counts}"
+        line = counts if total == 1 else f"{ended} of {total} ended: {counts}"
         if line != last and states:
             render.tell(line)
             last = line
@@ -55,8 +55,8 @@ def _bar(total: int) -> Iterator[Show]:
         task = progress.add_task("queued", total=total)
 
         def show(states: dict[str, State]) -> None:
-            at_rest = sum(state.at_rest for state in states.values())
+            ended = sum(state.terminal for state in states.values())
             counts = views.count_text(states.values())
-            progress.update(task, completed=at_rest, description=counts, refresh=True)
+            progress.update(task, completed=ended, description=counts, refresh=True)
 
         yield show

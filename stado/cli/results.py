@@ -208,7 +208,7 @@ def _sentence(one: Fetched) -> str:
     if one.downloaded.manifest.skipped and one.whole:
         left_out = render.plural(len(one.downloaded.manifest.skipped), "path")
         told += f"; {left_out} left out (see the manifest)"
-    if not one.record.state.at_rest:
+    if not one.record.state.terminal:
         told += f"; the job is still {one.record.state.value}: more may come"
     elif one.downloaded.manifest.partial:
         told += "; partial, for the job did not succeed"

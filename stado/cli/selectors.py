@@ -15,7 +15,7 @@ from stado.core import ids
 from stado.core.records import RunRecord
 from stado.core.states import State
 from stado.errors import Refused, Unreadable
-from stado.jobs.finding import find_job
+from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_base_of, some_run_ids
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, newest, states_of
@@ -103,12 +103,12 @@ def means_all(text: str) -> bool:
 
 
 def select_live(repo: Repository, *, user: str) -> Selection:
-    """Every job of a user that is queued or runs. It may be none."""
+    """Every job of a user that has not ended. It may be none."""
     return Selection(ALL, list(live_jobs_of(repo, user)), batch=True)
 
 
 def select_ended(repo: Repository, *, user: str) -> Selection:
-    """Every job of a user that is at rest. It may be none."""
+    """Every job of a user that has ended. It may be none."""
     matches = ended_jobs_of(repo, user)
     if matches.cut:
         raise Refused(
@@ -140,7 +140,11 @@ def _select_by_id(repo: Repository, text: str) -> Selection | None:
     if find_job(repo, text) is not None:
         return Selection(text, [text], batch=False)
     members = sorted(states_of(repo, f"{text}-")) if "-" not in text else []
-    return _batch(repo, text, members) if members else None
+    if members:
+        return _batch(repo, text, members)
+    if was_deleted(repo, text):
+        raise Refused("job_deleted", f"job {text} was deleted")
+    return None
 
 
 def _batch(repo: Repository, text: str, listed_ids: list[str]) -> Selection:
@@ -149,7 +153,19 @@ def _batch(repo: Repository, text: str, listed_ids: list[str]) -> Selection:
     run = _run_of(repo, listed_ids[0])
     if run is None or run.value.base_id != ids.base_of(listed_ids[0]):
         return Selection(text, listed_ids, batch=True)
-    return Selection(text, job_ids_of(run.value), batch=True, run=run)
+    return Selection(text, _not_deleted(run.value), batch=True, run=run)
+
+
+def _not_deleted(run: RunRecord) -> list[str]:
+    """Raises `Refused` where none is left."""
+    deleted = set(run.deleted)
+    job_ids = [one for one in job_ids_of(run) if ids.number_in(one, run.base_id) not in deleted]
+    if not job_ids:
+        what = (
+            f"the jobs of run {run.run_id} were" if run.request.batch else f"job {run.base_id} was"
+        )
+        raise Refused("job_deleted", f"{what} deleted")
+    return job_ids
 
 
 def _run_of(repo: Repository, job_id: str) -> Stored[RunRecord] | None:
@@ -165,7 +181,7 @@ def _select_by_run(repo: Repository, text: str) -> Selection | None:
     run = repo.find_run(text) if ids.is_run_id(text) else None
     if run is None:
         return None
-    return Selection(text, job_ids_of(run.value), batch=run.value.request.batch, run=run)
+    return Selection(text, _not_deleted(run.value), batch=run.value.request.batch, run=run)
 
 
 def _select_by_part(repo: Repository, text: str) -> Selection:

@@ -11,6 +11,7 @@ from stado.cli.policy import save_fields, save_text, seal_fields
 from stado.cli.render import duration, instant_text, plural, size_text
 from stado.cli.views import (
     CANCELLING,
+    PAUSING,
     cancel_text,
     input_text,
     instant_of,
@@ -30,10 +31,10 @@ from stado.core.clocks import runtime_limit_seconds
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
 from stado.core.sidecar import NAME as SIDECAR
-from stado.core.states import JobType, State
+from stado.core.states import JobType, Opening, State
 
 if TYPE_CHECKING:
-    from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, Record
+    from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, OpenCell, Record
     from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
@@ -50,6 +51,9 @@ def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
         "checkpoint": _checkpoint_fields(story.checkpoint) if story.checkpoint else None,
         "policy": seal_fields(story.seal) if story.seal else None,
+        "paused_by": story.pause.by if story.pause is not None else None,
+        "paused_at": instant_text(story.pause.at) if story.pause is not None else None,
+        "pause_reason": story.pause.note if story.pause is not None else None,
         "epochs": [_epoch_fields(epoch) for epoch in story.epochs],
     }
 
@@ -62,6 +66,7 @@ def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]
     if story.life is not None:
         for label, text in life_lines(record, story.life, now):
             yield _line(label, text)
+    yield from _pause_lines(story, now)
     yield from _spec_lines(record)
     yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
@@ -96,7 +101,25 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
         when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
         stopping = life_word(life) == CANCELLING
         then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
-        yield "cancel", f"asked for by {life.cancel_asked_by}{when}{then}"
+        yield "cancel", f"asked for by {life.cancel_asked_by}{when}{_because(life.note)}{then}"
+    elif life.pause_asked_by is not None:
+        asked_at = life.pause_asked_at
+        when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
+        stopping = life_word(life) == PAUSING
+        then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
+        yield "pause", f"asked for by {life.pause_asked_by}{when}{_because(life.note)}{then}"
+
+
+def _because(note: str | None) -> str:
+    """Of a change that somebody asked for, in their own words."""
+    return "" if note is None else f' ("{note}")'
+
+
+def _pause_lines(story: Story, now: datetime) -> Iterator[str]:
+    pause, job_id = story.pause, story.record.id
+    if pause is not None:
+        yield _line("paused", f"{ago_text(pause.at, now)} by {pause.by}{_because(pause.note)}")
+        yield _line("", f"`stado job resume {job_id}` lets it go on")
 
 
 def ago_text(instant: datetime, now: datetime) -> str:
@@ -148,6 +171,10 @@ def _status(story: Story, now: datetime) -> str:
     starts = record.starts + _starts_now(life)
     if starts:
         parts.append(f"started {plural(starts, 'time')}")
+    if record.manual_retries:
+        parts.append(f"retried {plural(record.manual_retries, 'time')}")
+    if record.pauses:
+        parts.append(f"paused {plural(record.pauses, 'time')}")
     if life is not None and life.heartbeat is not None and life.heartbeat.runs > 1:
         parts.append(f"run {life.heartbeat.runs} of {record.spec.body_retries + 1}")
     return ", ".join(parts)
@@ -190,6 +217,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "idle": None
         if spec.idle_timeout_seconds is None
         else f"ended after {duration_text(spec.idle_timeout_seconds)} without a sign of work",
+        "final": "nobody can retry it" if spec.final else None,
         "retries": None
         if not spec.body_retries
         else f"run {plural(spec.body_retries + 1, 'time')} at most on its host",
@@ -233,6 +261,8 @@ def _checkpoint_lines(story: Story, now: datetime) -> Iterator[str]:
         best = "" if seal.best is None else f", best: {save_text(seal.best.meta)}"
         what = f"{seal.policy_id}{best}" if seal.latest is not None else "none: nothing was saved"
         yield _line("policy", what)
+    elif story.record.policy_id is not None and story.record.manual_retries:
+        yield _line("policy", f"{story.record.policy_id}, once it has ended")
 
 
 def _checkpoint_fields(saved: Checkpoint) -> dict[str, Any]:
@@ -249,10 +279,28 @@ def _checkpoint_fields(saved: Checkpoint) -> dict[str, Any]:
 
 
 def _epoch_lines(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
-    told = [*_held(epoch, record, now), *_ended(epoch, now), *_late(epoch, now)]
+    told = [
+        *_opened(epoch, now),
+        *_held(epoch, record, now),
+        *_ended(epoch, now),
+        *_late(epoch, now),
+    ]
     yield _line(f"epoch {epoch.epoch}", told[0])
     for text in told[1:]:
         yield _line("", text)
+
+
+_OPENED = {
+    Opening.RETRY: "retried",
+    Opening.RESUME: "resumed",
+    Opening.CANCEL: "cancelled while it was paused",
+}
+
+
+def _opened(epoch: EpochStory, now: datetime) -> Iterator[str]:
+    cell = epoch.opening
+    if cell is not None and cell.kind in _OPENED:
+        yield f"{_OPENED[cell.kind]} by {cell.by} {ago_text(cell.at, now)}{_because(cell.note)}"
 
 
 def _held(epoch: EpochStory, record: Record, now: datetime) -> Iterator[str]:
@@ -281,8 +329,8 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
 
 
 def _asked_by(epoch: EpochStory) -> str:
-    asked = epoch.cancel_asked_by
-    return "" if asked is None else f", asked for by {asked}"
+    asked = epoch.cancel_asked_by or epoch.pause_asked_by
+    return "" if asked is None else f", asked for by {asked}{_because(epoch.note)}"
 
 
 def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
@@ -313,7 +361,19 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "output_bytes": ending.output_bytes if ending else None,
         "warnings": warning_fields(ending),
         "cancel_asked_by": epoch.cancel_asked_by,
+        "pause_asked_by": epoch.pause_asked_by,
+        "asked_reason": epoch.note,
+        "opening": _opening_fields(epoch.opening) if epoch.opening else None,
         "late": _late_fields(epoch.late) if epoch.late else None,
+    }
+
+
+def _opening_fields(cell: OpenCell) -> dict[str, Any]:
+    return {
+        "kind": cell.kind.value,
+        "by": cell.by,
+        "at": instant_text(cell.at),
+        "reason": cell.note,
     }
 
 

@@ -209,7 +209,7 @@ def _next(base: str, states: Sequence[State], request: Request) -> str:
     """What to type; of one that has ended the same command submits nothing any more."""
     from stado.core.states import State
 
-    over = bool(states) and all(state.at_rest for state in states)
+    over = bool(states) and all(state.terminal for state in states)
     if request.batch:
         return f"status {base}" if over else f"status {base} --watch"
     if not over:
@@ -242,7 +242,7 @@ def _why(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
 
 def _wait(repo: Repository, submission: Submission) -> dict[str, State]:
     from stado.cli.failures import going_on
-    from stado.cli.following import wait_all_at_rest
+    from stado.cli.following import wait_all_ended
     from stado.cli.progress import shown_progress
 
     base = submission.base_id
@@ -254,7 +254,7 @@ def _wait(repo: Repository, submission: Submission) -> dict[str, State]:
         ),
         shown_progress(len(submission.job_ids)) as show,
     ):
-        return wait_all_at_rest(repo, submission.job_ids, base, show)
+        return wait_all_ended(repo, submission.job_ids, base, show)
 
 
 def _outcome(

@@ -27,6 +27,7 @@ STATUS_STYLES: Mapping[str, str] = {
     "uploading": "cyan",
     "stopping": "magenta",
     "cancelling": "magenta",
+    "pausing": "blue",
     "paused": "blue",
     "completed": "green",
     "failed": "red",
@@ -36,6 +37,9 @@ STATUS_STYLES: Mapping[str, str] = {
 
 CANCELLING = "cancelling"
 """What a job is said to be doing from when its cancel is asked for until it has ended."""
+
+PAUSING = "pausing"
+"""The same of a pause."""
 
 _FOR_SOME = ("TYPE", "PROGRESS", "POLICY", "REASON", "WARNING")
 
@@ -90,6 +94,10 @@ def job_fields(record: Record) -> dict[str, Any]:
         "output_uri": spec.output_uri,
         "inputs": [_input_fields(one) for one in spec.inputs],
         "lease_losses": record.lease_losses,
+        "final": spec.final,
+        "manual_retries": record.manual_retries,
+        "pauses": record.pauses,
+        "opened_from": record.opened_from.value if record.opened_from is not None else None,
         "type": spec.type.value,
         "require_checkpoint": spec.needs_checkpoint,
         "start_from": _start_fields(spec.start_from) if spec.start_from else None,
@@ -193,6 +201,7 @@ def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
         **live_job_fields(row.record, row.life),
         "wait_reasons": [wait.code] if wait is not None else [],
         "policy": policy_text(row.record, row.seal) or None,
+        "paused_by": row.pause.by if row.pause is not None else None,
         "problem": None,
     }
 
@@ -212,6 +221,7 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
         "live": heartbeat.live if heartbeat else None,
         "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
         "cancel_asked_by": life.cancel_asked_by if life is not None else None,
+        "pause_asked_by": life.pause_asked_by if life is not None else None,
     }
 
 
@@ -292,7 +302,7 @@ def _start_fields(start_from: StartFrom) -> dict[str, Any]:
 
 
 def life_word(life: Life | None) -> str:
-    """What a running job is doing, in a word: `running`, `uploading`, `cancelling`."""
+    """What a running job is doing, in a word: `running`, `uploading`, `cancelling`, `pausing`."""
     from stado.core.records import Phase
 
     if life is None:
@@ -300,6 +310,8 @@ def life_word(life: Life | None) -> str:
     phase = life.heartbeat.phase if life.heartbeat is not None else Phase.PREPARING
     if life.cancel_asked_by is not None and phase is not Phase.UPLOADING:
         return CANCELLING
+    if life.pause_asked_by is not None and phase is not Phase.UPLOADING:
+        return PAUSING
     return phase.value
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stado.cli import exits, render, views
 from stado.cli.failures import going_on
-from stado.cli.following import Patience
+from stado.cli.following import Patience, pause_text
 from stado.cli.log_lines import LogLines
 from stado.cli.log_options import ALL_AS_IT_IS, LogView
 from stado.cli.outcomes import outcome_line
@@ -54,7 +54,8 @@ def print_log(
 def follow_log(
     repo: Repository, job_id: str, *, lines: int | None, view: LogView = ALL_AS_IT_IS
 ) -> int:
-    """Prints what comes until the job is at rest; the exit code that tells how it ended.
+    """Prints what comes until the job has ended; the exit code that tells how it did. A pause is
+    told, and waited through.
 
     Begins with the logs that there are, or before there is any. The log of an epoch is complete
     before its verdict: after the job was seen at rest, one more look gives the rest."""
@@ -84,6 +85,8 @@ class _Following:
         self._printer = printer
         self._patience = patience
         self._told: State | None = None
+        self._pause_told: int | None = None
+        """The epoch whose pause was told last."""
         self._note = FollowerNote(repo, sight.record.id)
 
     def to_the_end(self) -> int:
@@ -99,16 +102,27 @@ class _Following:
             self._tell_wait(record)
             if record.state is State.RUNNING:
                 self._note.renew_when_due()
-            came = record.state is not State.QUEUED and self._print(record)
-            if record.state.at_rest:
+            came = self._may_print(record) and self._print(record)
+            if record.state.terminal:
                 self._printer.end_line()
                 render.tell(outcome_line(record))
                 return exits.of_job(record)
+            self._tell_pause(record)
             if came:
                 pace.quicken()
             pace.pause()
             if self._patience.call(self._sight.look) != record:
                 pace.quicken()
+
+    def _may_print(self, record: Record) -> bool:
+        """The log of a paused epoch is complete: it is read once."""
+        return record.state is not State.QUEUED and record.epoch != self._pause_told
+
+    def _tell_pause(self, record: Record) -> None:
+        if record.state is State.PAUSED and record.epoch != self._pause_told:
+            self._pause_told = record.epoch
+            self._printer.end_line()
+            render.tell(self._patience.call(lambda: pause_text(self._repo, record)))
 
     def _print(self, record: Record) -> bool:
         complete = record.state.at_rest
@@ -202,6 +216,8 @@ def _present(repo: Repository, record: Record) -> str:
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"
         return f"job {record.id} runs on {worker}{_progress(repo, record)}"
+    if record.state is State.PAUSED:
+        return pause_text(repo, record)
     return outcome_line(record)
 
 

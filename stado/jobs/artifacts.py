@@ -108,11 +108,12 @@ def output_of(repo: Repository, record: Record, path: str) -> tuple[Manifest, st
 
 
 def job_at_rest(repo: Repository, job_id: str) -> Record:
-    """Raises `Refused` for a job that is not there, or whose output may still change."""
+    """A job that has ended. Raises `Refused` for one that is not there, or whose output may still
+    change."""
     found = find_job(repo, job_id)
     if found is None:
         raise Refused("job_unknown", f"there is no job {job_id!r} in {repo.store.address}")
-    if not found.state.at_rest:
+    if not found.state.terminal:
         raise Refused(
             "job_not_at_rest",
             f"job {job_id} is {found.state.value}, and what it leaves is not final: wait for its "

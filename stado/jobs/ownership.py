@@ -33,24 +33,25 @@ def newest_base_of(repo: Repository, user: str) -> str | None:
 
 
 def live_jobs_of(repo: Repository, user: str) -> dict[str, State]:
-    """A user's jobs that are queued or run, newest first.
+    """A user's jobs that have not ended, newest first.
 
-    What runs is listed twice, for a job that is claimed between two listings would be in neither.
+    What runs is listed twice, for a job that is claimed between two listings would be in neither,
+    and what is queued after what is paused, for one that is resumed.
     Requests: a page for each 1,000 jobs in there, and for each 1,000 of the user's submissions
     since the oldest of them."""
     states: dict[str, State] = {}
-    for state in (State.RUNNING, State.QUEUED, State.RUNNING):
+    for state in (State.RUNNING, State.PAUSED, State.QUEUED, State.RUNNING, State.PAUSED):
         for entry in repo.walk_records(state):
             states[keys.job_of_record(entry.key)] = state
     return _of_user(repo, user, states)
 
 
 def ended_jobs_of(repo: Repository, user: str) -> Matches:
-    """A user's jobs at rest, newest first; `cut` where some state has more jobs than a search
-    looks at."""
-    at_rest = [state for state in State if state.at_rest]
-    found = repo.tasks.map(lambda state: _job_ids_in(repo, state), at_rest, limit=len(at_rest))
-    states = {job_id: state for state, ids_ in zip(at_rest, found, strict=True) for job_id in ids_}
+    """A user's jobs that have ended, newest first; `cut` where some state has more jobs than a
+    search looks at."""
+    over = [state for state in State if state.terminal]
+    found = repo.tasks.map(lambda state: _job_ids_in(repo, state), over, limit=len(over))
+    states = {job_id: state for state, ids_ in zip(over, found, strict=True) for job_id in ids_}
     own = _of_user(repo, user, states)
     return Matches(list(own), cut=any(len(ids_) > _SEARCHED_MAX for ids_ in found), states=own)
 

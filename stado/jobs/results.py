@@ -50,7 +50,7 @@ def read_result(repo: Repository, record: Record) -> JobResult:
 
 
 def _check_completed(record: Record) -> None:
-    if not record.state.at_rest:
+    if not record.state.terminal:
         raise Refused(
             "result_not_yet",
             f"job {record.id} is {record.state.value}: it has no result yet; "

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from stado.core.records import Record
 from stado.errors import Ambiguous, Misconfigured, Refused, StoreError, Unavailable
-from stado.jobs.finding import find_job, has_moved
+from stado.jobs.finding import find_job, has_moved, was_deleted
 from stado.jobs.repository import Repository
 from stado.ports import Clock
 
@@ -108,6 +108,8 @@ class JobSight:
 def present_record(repo: Repository, job_id: str) -> Record:
     """The job as it is now. Raises `Refused` when it is gone."""
     found = find_job(repo, job_id)
+    if found is None and was_deleted(repo, job_id):
+        raise Refused("job_deleted", f"job {job_id} was deleted")
     if found is None:
         raise Refused("job_unknown", f"there is no job {job_id!r} any more")
     return found.record

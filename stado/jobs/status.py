@@ -18,16 +18,17 @@ from stado.core.records import (
     EndCell,
     Heartbeat,
     LateResult,
+    OpenCell,
     PolicySeal,
     Record,
 )
 from stado.core.states import State, Verdict, projection_rank
 from stado.errors import Ambiguous, Denied, NotFound, Unreadable
 from stado.jobs.checkpoints import newest_manifests
-from stado.jobs.finding import find_job
+from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.queue_index import queue_paused
-from stado.jobs.repository import PARALLEL_REQUESTS, Repository
+from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
 from stado.storage.port import LIST_LIMIT_MAX
 
 SEARCH_PAGES_MAX = 20
@@ -47,6 +48,32 @@ class Life:
     cancel_asked_at: datetime | None = None
     cancel_grace_seconds: float = 0.0
     """How long a cancelled command has between TERM and KILL."""
+    pause_asked_by: str | None = None
+    """Also where a cancel, which goes before, was asked for besides."""
+    pause_asked_at: datetime | None = None
+    note: str | None = None
+    """Why, in the words of who asked for what it will come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who had a job paused, when, and why."""
+
+    by: str
+    at: datetime
+    note: str | None
+
+
+def pause_of(repo: Repository, record: Record) -> Pause | None:
+    """Of a job that is paused. One read."""
+    ending = record.ending
+    if record.state is not State.PAUSED or ending is None:
+        return None
+    asks = repo.find_asks(record.id, record.epoch)
+    if asks is None or not asks.value.pause:
+        return Pause(ending.by, ending.ended_at, ending.detail)
+    asked = asks.value
+    return Pause(asked.pause_by or ending.by, asked.pause_at or ending.ended_at, asked.pause_note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +88,8 @@ class Row:
     """Of a job that runs."""
     seal: PolicySeal | None = None
     """What a train job made that has ended."""
+    pause: Pause | None = None
+    """Of one that is paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +252,10 @@ def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
         if record is None:
             return None
         life = life_of(repo, record) if record.state is State.RUNNING else None
+        pause = pause_of(repo, record)
     except (Unreadable, Ambiguous) as error:
         return Row(job_id, _shown(states), None, str(error))
-    return Row(job_id, record.state, record, life=life, seal=_seal_of(repo, record))
+    return Row(job_id, record.state, record, life=life, seal=_seal_of(repo, record), pause=pause)
 
 
 def _seal_of(repo: Repository, record: Record) -> PolicySeal | None:
@@ -277,6 +307,12 @@ class EpochStory:
     late: LateResult | None
     cancel_asked_by: str | None = None
     """Of one that was cancelled while it ran."""
+    pause_asked_by: str | None = None
+    """Of one that was paused while it ran."""
+    note: str | None = None
+    """Why, in the words of who asked for that."""
+    opening: OpenCell | None = None
+    """By which it follows an epoch that ended at rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,23 +327,29 @@ class Story:
     """The newest that can be read by who asks."""
     seal: PolicySeal | None = None
     """What a train job made that has ended."""
+    pause: Pause | None = None
+    """Of one that is paused."""
 
 
 def story(repo: Repository, job_id: str) -> Story:
     """Raises `NotFound` for an unknown job, `Unreadable`."""
     found = find_job(repo, job_id)
     if found is None:
-        raise NotFound(job_id, "there is no such job")
+        deleted = was_deleted(repo, job_id)
+        raise NotFound(job_id, "the job was deleted" if deleted else "there is no such job")
     record = found.record
-    epochs = sorted(found.cells.claims | found.cells.ends | {record.epoch})
+    epochs = sorted(found.cells.claims | found.cells.ends | found.cells.opens | {record.epoch})
     return Story(
         record=record,
         life=life_of(repo, record) if record.state is State.RUNNING else None,
         epochs=repo.tasks.map(
-            lambda epoch: _epoch_story(repo, job_id, epoch), epochs, limit=PARALLEL_REQUESTS
+            lambda epoch: _epoch_story(repo, found.cells, job_id, epoch),
+            epochs,
+            limit=PARALLEL_REQUESTS,
         ),
         checkpoint=_newest_checkpoint(repo, job_id),
         seal=_seal_of(repo, record),
+        pause=pause_of(repo, record),
     )
 
 
@@ -337,24 +379,37 @@ def _own_heartbeat(repo: Repository, record: Record) -> Heartbeat | None:
 
 def _with_asks(repo: Repository, record: Record, heartbeat: Heartbeat | None) -> Life:
     asks = repo.find_asks(record.id, record.epoch)
-    if asks is None or not asks.value.cancel:
+    if asks is None:
         return Life(heartbeat)
-    grace_seconds = repo.deployment.cancel_grace_seconds
-    return Life(heartbeat, asks.value.cancel_by, asks.value.cancel_at, grace_seconds)
+    asked = asks.value
+    return Life(
+        heartbeat,
+        cancel_asked_by=asked.cancel_by if asked.cancel else None,
+        cancel_asked_at=asked.cancel_at,
+        cancel_grace_seconds=repo.deployment.cancel_grace_seconds,
+        pause_asked_by=asked.pause_by if asked.pause else None,
+        pause_asked_at=asked.pause_at,
+        note=asked.note,
+    )
 
 
-def _epoch_story(repo: Repository, job_id: str, epoch: int) -> EpochStory:
+def _epoch_story(repo: Repository, cells: Cells, job_id: str, epoch: int) -> EpochStory:
     claim = repo.find(ClaimCell, keys.claim_cell(job_id, epoch))
     end = repo.find_end(job_id, epoch)
     late = repo.find(LateResult, keys.late(job_id, epoch)) if end is not None else None
-    cancelled = end is not None and end.ending.verdict is Verdict.CANCELLED
-    asks = repo.find_asks(job_id, epoch) if cancelled else None
+    verdict = end.ending.verdict if end is not None else None
+    stopped = verdict in (Verdict.CANCELLED, Verdict.PAUSED)
+    asks = repo.find_asks(job_id, epoch) if stopped else None
+    asked = asks.value if asks is not None else None
     return EpochStory(
         epoch=epoch,
         claim=claim.value if claim else None,
         end=end,
         late=late.value if late else None,
-        cancel_asked_by=asks.value.cancel_by if asks else None,
+        cancel_asked_by=asked.cancel_by if asked and verdict is Verdict.CANCELLED else None,
+        pause_asked_by=asked.pause_by if asked and verdict is Verdict.PAUSED else None,
+        note=asked.note if asked else None,
+        opening=repo.open_cell(job_id, epoch) if epoch in cells.opens else None,
     )
 
 

@@ -235,7 +235,7 @@ def test_all_is_what_i_have_queued_and_running_and_nothing_else(
 def test_all_of_nothing_is_done_at_once(stado: Program, world: World) -> None:
     result = stado("cancel", "all", "--yes")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "no job of ada is queued or runs" in result.stderr
+    assert "no job of ada is queued, runs or is paused" in result.stderr
     assert stado.json("cancel", "all", "--yes") == {"schema": 1, "jobs": []}
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from stado.cli.following import wait_all_at_rest
+from stado.cli.following import wait_all_ended
 from stado.cli.watching import follow_log, print_log
 from stado.core import keys
 from stado.core.records import Ending, LogAccount, Manifest, Record
@@ -331,7 +331,7 @@ def test_waiting_for_a_submission_survives_a_store_that_is_away(
     claimed = stage.claim()
     stage.clock.at(9, lambda: stage.end(claimed))
     store = AwayStore(stage, begin=3, end=6, error=Unavailable("", "no route"))
-    states = wait_all_at_rest(stage.over(store), [stage.job], stage.job, lambda _: None)
+    states = wait_all_ended(stage.over(store), [stage.job], stage.job, lambda _: None)
     assert states == {stage.job: State.COMPLETED}
     assert "what was submitted goes on" in capsys.readouterr().err
 
@@ -344,4 +344,4 @@ def test_waiting_for_a_job_that_somebody_has_removed_ends(stage: Stage) -> None:
     stage.clock.at(5, lambda: stage.world.store.delete(record, None))
     stage.clock.at(300, still_waiting)
     with pytest.raises(Refused, match="any more"):
-        wait_all_at_rest(stage.world.repo, [stage.job], stage.job, lambda _: None)
+        wait_all_ended(stage.world.repo, [stage.job], stage.job, lambda _: None)

@@ -22,6 +22,7 @@ def of_everybody(made: Deployment) -> None:
     made.start("agent", "agent", "run", "--work-dir", str(made.folder / "hosts"))
     _submit(made)
     _cancel(made)
+    _pause_retry_delete(made)
     _look(made, "submitter")
     _look(made, "reader")
 
@@ -72,6 +73,27 @@ def _cancel(made: Deployment) -> None:
     made.stado("operator", "doctor", code=1)
     made.stado("operator", "queue", "resume")
     made.stado("submitter", "cancel", "all", "--yes")
+
+
+def _pause_retry_delete(made: Deployment) -> None:
+    """A job that saves and leaves something, and takes code along, goes with all of it."""
+    code = made.folder / "little"
+    code.mkdir()
+    (code / "small").write_bytes(b"x")
+    script = f"{_WORK}; sleep 1; exit 3"
+    job = made.stado("submitter", "submit", "--run-id", "life", "--workdir", str(code), script)
+    made.wait_at_rest(job)
+    made.stado("submitter", "job", "retry", job)
+    made.stado("submitter", "job", "watch", job, "--follow", code=3)
+    made.stado("submitter", "job", "delete", job)
+    waiting = made.stado("submitter", "submit", "--run-id", "break", "sleep 600")
+    made.wait_running(waiting)
+    made.stado("submitter", "job", "pause", waiting)
+    made.stado("submitter", "job", "resume", waiting)
+    made.wait_running(waiting)
+    made.stado("submitter", "job", "pause", waiting, "--no-wait")
+    made.stado("submitter", "cancel", waiting)
+    made.stado("submitter", "job", "delete", waiting)
 
 
 def _look(made: Deployment, role: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ from stado.core import keys
 from stado.core.records import Capacity, Ending, Intent, Phase
 from stado.core.spec import Snapshot, Spec, make_request
 from stado.core.states import JobType, State, Verdict
-from stado.errors import Denied
+from stado.errors import Denied, NotFound
 from stado.jobs import saving, snapshots
 from stado.jobs.capacity import write_capacity
-from stado.jobs.changes import cancel, rerun
+from stado.jobs.changes import cancel, pause, rerun, resume, retry
+from stado.jobs.deletion import delete
 from stado.jobs.deployments import read_deployment
 from stado.jobs.endings import ask, give_verdict, settle
 from stado.jobs.finding import find_job
@@ -46,6 +48,8 @@ Tick = Callable[[], object]
 _STEPS_MAX = 60
 _SNAPSHOT = Snapshot(digest="ab" * 32, files=1, bytes=1)
 _TICKS = int(3 * LEASE / TICK)
+_ENDED = (Verdict.COMPLETED, Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT)
+_RETRIED = (Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT)
 _FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
 
 
@@ -68,6 +72,9 @@ def requests_of_submitters() -> set[Request]:
     _look_for_what_was_lost(world, repo)
     _end_a_training(requests, lambda world, repo, job: find_job(repo, job))
     _take_a_policy(requests)
+    for move in _submitters_moves().values():
+        move_world = World()
+        move(move_world, RecordingStore(move_world.store, requests), move_world.submit())
     return requests
 
 
@@ -126,8 +133,33 @@ def _moves() -> dict[str, Move]:
         "fail": _fail,
         "time out": _time_out,
         "beat": _beat,
+        "pause": _pause,
+        "pause what runs": _pause_running,
+        "resume": _resume,
+        "cancel what is paused": _cancel_paused,
+        **{f"retry what {state.value}": partial(_retry, state) for state in _RETRIED},
+        "delete": _delete,
     }
     return MOVES | own
+
+
+def _submitters_moves() -> dict[str, Move]:
+    return {
+        "pause": _pause,
+        "resume": _resume,
+        "cancel what is paused": _cancel_paused,
+        **{f"retry what {state.value}": partial(_retry, state) for state in _RETRIED},
+        "delete": _delete,
+        **{f"delete what {verdict.value}": partial(_delete_left, verdict) for verdict in _ENDED},
+    }
+
+
+def _delete_left(verdict: Verdict, world: World, store: Store, job: str) -> None:
+    """The gated day deletes one that left more."""
+    claimed = claim_head(world.repo, ALICE)
+    assert claimed is not None
+    end(world.repo, claimed, verdict)
+    delete(world.repo_over(store), job, by="ada")
 
 
 def _meet_what_is_left(
@@ -174,6 +206,41 @@ def _time_out(world: World, store: Store, job: str) -> None:
     claimed = claim_head(repo, ALICE)
     assert claimed is not None
     end(repo, claimed, Verdict.TIMED_OUT)
+
+
+def _pause(world: World, store: Store, job: str) -> None:
+    pause(world.repo_over(store), job, by="ada")
+
+
+def _pause_running(world: World, store: Store, job: str) -> None:
+    """Its holder gives the verdict."""
+    repo = world.repo_over(store)
+    claimed = claim_head(repo, ALICE)
+    assert claimed is not None
+    pause(repo, job, by="ada")
+    end(repo, claimed, Verdict.PAUSED)
+
+
+def _resume(world: World, store: Store, job: str) -> None:
+    pause(world.repo, job, by="ada")
+    resume(world.repo_over(store), job, by="ada")
+
+
+def _cancel_paused(world: World, store: Store, job: str) -> None:
+    pause(world.repo, job, by="ada")
+    cancel(world.repo_over(store), job, by="ada")
+
+
+def _retry(verdict: Verdict, world: World, store: Store, job: str) -> None:
+    claimed = claim_head(world.repo, ALICE)
+    assert claimed is not None
+    end(world.repo, claimed, verdict)
+    retry(world.repo_over(store), job, by="ada")
+
+
+def _delete(world: World, store: Store, job: str) -> None:
+    cancel(world.repo, job, by="ada")
+    delete(world.repo_over(store), job, by="ada")
 
 
 def _beat(world: World, store: Store, job: str) -> None:
@@ -268,7 +335,8 @@ def _read_settings(requests: set[Request]) -> None:
 def _look_around(world: World, repo: Repository, job: str) -> None:
     newest(repo, limit=10)
     find_job(repo, job)
-    story(repo, job)
+    with suppress(NotFound):
+        story(repo, job)
 
 
 def _coordinate(world: World, repo: Repository, job: str) -> None:
