@@ -150,7 +150,7 @@ class Job:
 
     def logs(self, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """The lines that the job has printed, over all of its epochs; `tail`: the last so many.
-        `follow`: goes on until the job is at rest.
+        `follow`: goes on until the job has ended, through its pauses.
 
         Where bytes were dropped and where an epoch begins, a line says so: `[stado: …]`."""
         repo = _repository(self.settings)
@@ -180,14 +180,18 @@ class Job:
         patience = self._patience(repo)
         sight = JobSight(repo, patience.call(lambda: present_record(repo, self.id)))
         pace = Pace(repo.clock)
+        told_epoch: int | None = None
         while not sight.record.state.terminal:
+            if sight.record.state is State.PAUSED and sight.record.epoch != told_epoch:
+                told_epoch = sight.record.epoch
+                log.warning("job %s is paused: %s", self.id, _goes_on(sight.record))
             waited_seconds = repo.clock.monotonic() - began
             left = math.inf if timeout is None else timeout - waited_seconds
             if left <= 0:
                 raise NotFinished(
                     self.id,
                     f"job {self.id} is {sight.record.state.value} after {waited_seconds:.0f} s of "
-                    "waiting: it goes on, and can be waited for again",
+                    f"waiting: {_goes_on(sight.record)}, and can be waited for again",
                 )
             pace.pause(seconds_max=left)
             patience.call(sight.look)
@@ -401,6 +405,12 @@ def _job_named(repo: Repository, name: str) -> str:
     if len(job_ids) > 1:
         raise Refused("job_not_single", f"{name!r} names a batch of {len(job_ids)} jobs: name one")
     return job_ids[0]
+
+
+def _goes_on(record: Record) -> str:
+    if record.state is State.PAUSED:
+        return f"`stado job resume {record.id}` lets it go on"
+    return "it goes on"
 
 
 # --- looking --------------------------------------------------------------------------------

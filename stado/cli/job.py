@@ -44,7 +44,7 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
 @click.command()
 @click.argument("job", metavar="ID")
 @click.option(
-    "--follow/--no-follow", help="Go on until the job is at rest, and exit as it did.  [off]"
+    "--follow/--no-follow", help="Go on until the job has ended, and exit as it did.  [off]"
 )
 @click.option(
     "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="The last N lines; 0: none."

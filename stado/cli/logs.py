@@ -30,7 +30,7 @@ _FOLLOWED_TAIL_DEFAULT = 50
 @click.option(
     "--follow/--no-follow",
     default=True,
-    help="Go on until the job is at rest, and exit as it did.  [on]",
+    help="Go on until the job has ended, and exit as it did.  [on]",
 )
 @log_view_options
 @target_options
@@ -51,7 +51,7 @@ def job_logs(
 
 @click.command()
 @click.argument("job", metavar="[ID]", required=False)
-@click.option("--follow", is_flag=True, help="Go on until the job is at rest, and exit as it did.")
+@click.option("--follow", is_flag=True, help="Go on until the job has ended, and exit as it did.")
 @click.option(
     "--tail",
     "lines",

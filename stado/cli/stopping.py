@@ -54,6 +54,10 @@ class Manner:
     """What is typed for it."""
     stop: StopJob
 
+    def is_over(self, state: State) -> bool:
+        """Whether there is nothing more to wait for: a cancel goes on where a pause was met."""
+        return state.terminal or state is self.state
+
     @property
     def done(self) -> str:
         return self.state.value
@@ -161,7 +165,7 @@ def _wait(repo: Repository, asked: list[Record], manner: Manner, user: str) -> d
 
     patience = Patience(repo.clock, meanwhile=f"the {manner.verb} stays")
     pace = Pace(repo.clock)
-    waiting = _Waiting(repo, asked, user)
+    waiting = _Waiting(repo, asked, manner, user)
     while not patience.call(waiting.turn):
         pace.pause()
     return waiting.records
@@ -170,11 +174,12 @@ def _wait(repo: Repository, asked: list[Record], manner: Manner, user: str) -> d
 class _Waiting:
     """For jobs whose holders were asked to stop them."""
 
-    def __init__(self, repo: Repository, asked: list[Record], user: str) -> None:
+    def __init__(self, repo: Repository, asked: list[Record], manner: Manner, user: str) -> None:
         from stado.jobs.reaping import Reaper
         from stado.jobs.sight import JobSight
 
         self._repo = repo
+        self._manner = manner
         self._reaper = Reaper(repo, by=user)
         self._sights = [JobSight(repo, record) for record in asked]
         self._told: dict[str, str] = {}
@@ -192,9 +197,10 @@ class _Waiting:
         from stado.jobs.repository import PARALLEL_REQUESTS
         from stado.jobs.sight import JobSight
 
-        waiting = [sight for sight in self._sights if not sight.record.state.at_rest]
+        over = self._manner.is_over
+        waiting = [sight for sight in self._sights if not over(sight.record.state)]
         looks = self._repo.tasks.map(JobSight.look, waiting, limit=PARALLEL_REQUESTS)
-        still = [record for record in looks if not record.state.at_rest]
+        still = [record for record in looks if not over(record.state)]
         if still:
             self._reap_silent([record.id for record in still])
             self._tell_trouble(still[:_SINGLE_TURNS_MAX])

@@ -330,7 +330,11 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
 
 def _asked_by(epoch: EpochStory) -> str:
     asked = epoch.cancel_asked_by or epoch.pause_asked_by
-    return "" if asked is None else f", asked for by {asked}{_because(epoch.note)}"
+    if asked is None:
+        return ""
+    told = epoch.end.ending.detail if epoch.end is not None else None
+    note = None if epoch.note is not None and epoch.note in (told or "") else epoch.note
+    return f", asked for by {asked}{_because(note)}"
 
 
 def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:

@@ -286,7 +286,7 @@ def policy_text(record: Record | None, seal: PolicySeal | None) -> str:
     of others; nothing where there is nothing to say."""
     if record is None:
         return ""
-    if record.policy_id is not None and record.state.at_rest:
+    if record.policy_id is not None and record.state.terminal:
         return f"made {record.policy_id}" if seal is not None and seal.latest else "none"
     start_from = record.spec.start_from
     return f"uses {start_from.ref}" if start_from is not None else ""

@@ -6,7 +6,9 @@ import signal
 
 import pytest
 
+from stado.core.records import Phase
 from stado.core.states import Reason, State, Verdict
+from stado.jobs.changes import pause, resume, retry
 from tests.cli.conftest import Program, World, run_each
 
 
@@ -194,3 +196,94 @@ def test_what_is_left_of_a_batch_goes_on_without_those_deleted(
         f"{three}  deleted",
     ]
     assert stado.refused("status", "x") == "the jobs of run x were deleted"
+
+
+def test_who_follows_a_job_goes_on_over_its_pause(stado: Program, world: World) -> None:
+    """The log is one, the pause is told once, and the end decides the exit code."""
+    job_id = submit(stado, "x")
+    claimed = world.claim(job_id)
+    world.log(job_id, b"before\n")
+    following = stado.start("job", "watch", job_id, "--follow")
+    waiting = stado.start("submit", "--run-id", "x", "--wait", "run")
+    pause(world.repo, job_id, by="bob", note="lunch")
+    world.end(claimed, Verdict.PAUSED, reason=Reason.PAUSED_BY_USER)
+    told = f'job {job_id} was paused by bob ("lunch"): `stado job resume {job_id}` lets it go on\n'
+    for process in (following, waiting):
+        assert process.stderr is not None
+        assert told.encode() in iter(process.stderr.readline, b"")
+    resume(world.repo, job_id, by="bob")
+    again = world.claim(job_id)
+    world.log(job_id, b"after\n", epoch=2)
+    world.end(again, Verdict.FAILED, reason=Reason.JOB_FAILED, exit_code=7)
+    (code, out, err), (waited_code, _, _) = run_each([following, waiting])
+    assert (code, out.decode()) == (7, "before\nafter\n")
+    assert waited_code == 7
+    assert told.encode() not in err
+
+
+def test_a_story_tells_who_stopped_a_job_and_brought_it_back(stado: Program, world: World) -> None:
+    job_id = submit(stado, "x", "--type", "train")
+    pause(world.repo, job_id, by="bob", note="lunch")
+    paused = stado.ok("job", "show", job_id)
+    assert 'by bob ("lunch")' in paused
+    assert f"`stado job resume {job_id}` lets it go on" in paused
+    told = stado.json("job", "show", job_id)
+    assert (told["status"], told["paused_by"], told["pause_reason"]) == ("paused", "bob", "lunch")
+    (row,) = stado.json("status", job_id)["jobs"]
+    assert (row["paused_by"], row["status_reason"]) == ("bob", "paused_by_user")
+    assert "paused_by_user" in stado.ok("status")
+    assert f"`stado job resume {job_id}` queues it again" in stado.ok("job", "why", job_id)
+    resume(world.repo, job_id, by="ann", note="back")
+    world.fail(job_id, 3)
+    retry(world.repo, job_id, by="bob", note="more memory")
+    shown = stado.ok("job", "show", job_id)
+    assert "resumed by ann " in shown
+    assert '("back")' in shown
+    assert "retried by bob " in shown
+    assert "retried 1 time, paused 1 time" in shown
+    assert f"policy_{job_id}.r2, once it has ended" in shown
+    told = stado.json("job", "show", job_id)
+    assert (told["manual_retries"], told["pauses"], told["opened_from"]) == (1, 1, "failed")
+    openings = [epoch["opening"] for epoch in told["epochs"]]
+    assert openings[0] is None
+    assert [(one["kind"], one["by"], one["reason"]) for one in openings[1:]] == [
+        ("resume", "ann", "back"),
+        ("retry", "bob", "more memory"),
+    ]
+
+
+def test_a_pause_that_was_asked_for_is_shown(stado: Program, world: World) -> None:
+    job_id = submit(stado, "x")
+    claimed = world.claim(job_id)
+    world.beat(claimed, Phase.RUNNING)
+    pause(world.repo, job_id, by="bob", note="lunch")
+    assert "asked for by bob " in stado.ok("job", "show", job_id)
+    assert "pausing" in stado.ok("status")
+    told = stado.json("job", "why", job_id)
+    assert (told["pause_asked_by"], told["run"]["pause_asked_by"]) == ("bob", "bob")
+    assert "it is being paused" in told["answer"]
+
+
+def test_the_documents_of_changes_are_complete(stado: Program, world: World) -> None:
+    """As docs/cli.md has them."""
+    job_id = submit(stado, "x")
+    documents = {
+        "paused": stado.json("job", "pause", job_id),
+        "resumed": stado.json("job", "resume", job_id),
+    }
+    world.fail(job_id, 3)
+    documents["retried"] = stado.json("job", "retry", job_id)
+    documents["cancelled"] = stado.json("stop", job_id)
+    asked = {"paused": {"pause_asked"}, "cancelled": {"cancel_asked"}}
+    refused = {"resumed": {"refused"}, "retried": {"refused"}}
+    (listed,) = stado.json("status", job_id)["jobs"]
+    for done, document in documents.items():
+        assert document.keys() == {"schema", "jobs"} | refused.get(done, set())
+        (job,) = document["jobs"]
+        own = {f"{done}_now"} | asked.get(done, set())
+        assert own <= job.keys()
+        assert job.keys() - own <= listed.keys()
+        assert job[f"{done}_now"]
+    deleted = stado.json("job", "delete", job_id)
+    assert deleted.keys() == {"schema", "deleted", "refused"}
+    assert deleted["deleted"] == [{"job_id": job_id, "objects": 0, "policies_stay": False}]

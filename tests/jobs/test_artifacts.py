@@ -21,6 +21,7 @@ from stado.jobs.artifacts import (
     uses_of,
     verify,
 )
+from stado.jobs.changes import pause
 from stado.jobs.deletion import delete
 from stado.jobs.outputs import publish as leave
 from stado.storage.port import Store
@@ -96,6 +97,8 @@ def test_what_is_not_final_or_not_there_is_refused_with_the_remedy(
     assert refused(lambda: published(world, empty)).code == "output_missing"
     assert "'model'" in refused(lambda: published(world, good, path="modle")).text
     assert refused(lambda: published(world, queued)).code == "job_not_at_rest"
+    pause(world.repo, queued, by="ada")
+    assert "is paused" in refused(lambda: published(world, queued)).text
     assert refused(lambda: published(world, "a" * 16)).code == "job_unknown"
     assert refused(lambda: published(world, good, name="a@b")).code == "artifact_invalid"
     assert not world.names(keys.ARTIFACTS)

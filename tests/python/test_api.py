@@ -19,6 +19,7 @@ from stado.cli.job_options import job_options
 from stado.core import keys
 from stado.core.records import Phase, PolicySeal, Progress, SaveRef
 from stado.core.states import Reason, State, Verdict
+from stado.jobs.changes import pause, resume
 from stado.jobs.outputs import publish
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import Operation
@@ -330,6 +331,25 @@ def test_who_follows_gets_what_comes_until_the_end(world: World) -> None:
         f"[stado: epoch 2 of job {job.id} begins: epoch 1 lost (lease_expired)]",
         "again",
     ]
+    timer.join()
+
+
+def test_a_pause_is_waited_through_and_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = submitted()
+    pause(world.repo, job.id, by="ada")
+    with pytest.raises(api.NotFinished, match=f"is paused after .*`stado job resume {job.id}`"):
+        job.wait(timeout=0.05)
+    assert caplog.text.count(f"job {job.id} is paused: ") == 1
+    assert job.status().at_rest
+
+    def go_on() -> None:
+        resume(world.repo, job.id, by="ada")
+        world.complete(job.id)
+
+    timer = in_a_moment(go_on)
+    assert job.wait(timeout=60).state == "completed"
     timer.join()
 
 

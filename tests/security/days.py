@@ -80,7 +80,7 @@ def _pause_retry_delete(made: Deployment) -> None:
     code = made.folder / "little"
     code.mkdir()
     (code / "small").write_bytes(b"x")
-    script = f"{_WORK}; sleep 1; exit 3"
+    script = "echo 1 > $STADO_OUTPUT_DIR/one; echo 1 > $STADO_CHECKPOINT_DIR/model; exit 3"
     job = made.stado("submitter", "submit", "--run-id", "life", "--workdir", str(code), script)
     made.wait_at_rest(job)
     made.stado("submitter", "job", "retry", job)
