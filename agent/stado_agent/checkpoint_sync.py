@@ -130,10 +130,12 @@ class CheckpointSync:
 
     def save_rest(
         self, job_id: str, epoch: int, *, between: Callable[[], None] | None = None
-    ) -> None:
-        """What the job left there, now that nothing writes any more. `between` as above."""
+    ) -> bool:
+        """What the job left there, now that nothing writes any more; whether it is in the store.
+        `between` as above."""
         self._seen = fingerprint(self._folder)
         self._save(job_id, epoch, between)
+        return not self._seen or self._seen == self._saved
 
     def sweep_rest(self) -> None:
         """For who has given the verdict: nothing can be saved any more."""

@@ -645,7 +645,7 @@ class JobRun:
                 raise NotStarted(f"{text}: {sizes}") from None
             if str(error.filename) == self._record.spec.host_dir:
                 raise NotStarted(text) from error
-            given_back = self._record.epoch - 1 - self._record.lease_losses
+            given_back = self._record.given_back
             if given_back >= _GIVEN_BACK_MAX:
                 raise NotStarted(f"{text}; {given_back} hosts before gave it back") from error
             raise HostUnable(text) from error

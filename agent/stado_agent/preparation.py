@@ -159,7 +159,10 @@ class Preparation:
         """None where somebody has damaged what names them."""
         try:
             return self._patience.persist(
-                lambda: saves_named(self._repo, self._record), between=self._watch.fence
+                lambda: saves_named(
+                    self._repo, self._record.id, revisions=self._record.manual_retries
+                ),
+                between=self._watch.fence,
             )
         except Unreadable as error:
             self._repo.tell_unreadable(error)

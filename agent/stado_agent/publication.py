@@ -72,16 +72,25 @@ class Publication:
         unsaved = outcome.reason is Reason.NO_CHECKPOINT_SAVED
         partial = outcome.verdict is not Verdict.COMPLETED
         if partial and not unsaved and outcome.started_at is not None:  # else it is half restored
-            self.save_checkpoint()
+            failure = self.save_checkpoint()
+            if failure is not None:
+                outcome = _with_warning(outcome, WarningCode.CHECKPOINT_UNDELIVERED, failure)
         return self._publish_output(outcome)
 
-    def save_checkpoint(self) -> None:
-        """What is in the folder, now that nothing writes there any more."""
+    def save_checkpoint(self) -> str | None:
+        """What is in the folder, now that nothing writes there any more. Why it was not saved;
+        None when it was, or there was nothing new."""
+        saved: list[bool] = []
 
         def save() -> None:
-            self._checkpoints.save_rest(self._record.id, self._record.epoch)
+            saved.append(self._checkpoints.save_rest(self._record.id, self._record.epoch))
 
-        self._deliver("checkpoint", save)
+        failure = self._deliver("checkpoint", save)
+        if failure is None and saved and not saved[-1]:
+            return (
+                "what was in its checkpoint folder could not be read as a whole, and is not saved"
+            )
+        return failure
 
     def _publish_output(self, outcome: Ending) -> Ending:
         publisher = outputs.OutputPublisher(

@@ -52,6 +52,7 @@ def ended(record: Record, ending: Ending) -> Record:
         ending=ending,
         starts=record.starts + _has_started(record, ending),
         lease_losses=record.lease_losses + _is_loss(ending),
+        given_back=record.given_back + _is_given_back(ending),
         pauses=record.pauses + (ending.verdict is Verdict.PAUSED),
     )
 
@@ -65,12 +66,16 @@ def _has_started(record: Record, ending: Ending) -> bool:
 def _never_ran_at_all(record: Record, ending: Ending) -> bool:
     """Whether it was given back untouched by the first who had it: its clock has not begun."""
     first = record.holder is not None and record.holder.claimed_at == record.picked_up_at
-    return first and ending.reason is Reason.HOST_UNABLE and ending.verdict is Verdict.LOST
+    return first and _is_given_back(ending)
 
 
 def _is_loss(ending: Ending) -> bool:
     """Whether a lost epoch counts against the job: not when its host gave it back untouched."""
-    return ending.verdict is Verdict.LOST and ending.reason is not Reason.HOST_UNABLE
+    return ending.verdict is Verdict.LOST and not _is_given_back(ending)
+
+
+def _is_given_back(ending: Ending) -> bool:
+    return ending.verdict is Verdict.LOST and ending.reason is Reason.HOST_UNABLE
 
 
 def after(cell: EndCell) -> Record:
@@ -99,6 +104,7 @@ def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record
         opened_from=record.state,
         manual_retries=record.manual_retries + retried,
         lease_losses=0 if retried else record.lease_losses,
+        given_back=0 if retried else record.given_back,
         picked_up_at=None if retried else picked_up_at,
         runtime_limit_seconds=None if retried else record.runtime_limit_seconds,
     )

@@ -178,6 +178,8 @@ class Record(Document, frozen=True, kw_only=True):
     """When it was claimed first; None before. Its time limit counts from here, over all epochs."""
     runtime_limit_seconds: Duration | None = None
     """What the deployment allowed at that claim; None: no limit."""
+    given_back: Count = 0
+    """How often a host gave it back untouched; since it was submitted, or retried last."""
     manual_retries: Count = 0
     """How often somebody has had it run again after it had ended."""
     pauses: Count = 0
@@ -209,6 +211,8 @@ class Record(Document, frozen=True, kw_only=True):
     def flaw(self) -> str | None:
         if self.state is State.RUNNING and self.holder is None:
             return "it runs and nobody holds it"
+        if self.manual_retries >= self.epoch:
+            return f"it was retried {self.manual_retries} times by epoch {self.epoch}"
         if self.state.at_rest and self.ending is None:
             return "it is at rest and does not say how it ended"
         return None
@@ -282,12 +286,12 @@ class OpenCell(Document, frozen=True, kw_only=True):
         record = self.record
         if record.state is not State.QUEUED or record.opened_from is None:
             return "its record is not that of an epoch that was opened"
-        if not _leads_on(record.opened_from, self.kind):
+        if not leads_on(record.opened_from, self.kind):
             return f"a job that is {record.opened_from} has no {self.kind}"
         return record.flaw()
 
 
-def _leads_on(state: State, kind: Opening) -> bool:
+def leads_on(state: State, kind: Opening) -> bool:
     """Whether a job at rest in this state can be asked for that."""
     if kind is Opening.RETRY:
         return state in (State.FAILED, State.CANCELLED, State.TIMED_OUT)

@@ -95,6 +95,7 @@ class WarningCode(StrEnum):
     OUTPUT_LEFT_OUT = "output_left_out"
     OUTPUT_UNDELIVERED = "output_undelivered"
     OUTPUT_URI_FAILED = "output_uri_failed"
+    CHECKPOINT_UNDELIVERED = "checkpoint_undelivered"
 
 
 class JobType(StrEnum):

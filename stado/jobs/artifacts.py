@@ -19,7 +19,7 @@ from stado.core.inputs import check_artifact_name
 from stado.core.records import Artifact, Manifest, OutputFile, Record
 from stado.core.states import State
 from stado.errors import Exists, NotFound, Refused, Unreadable
-from stado.jobs.finding import find_job
+from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.outputs import newest_manifest
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import LIST_LIMIT_MAX, walk
@@ -190,14 +190,16 @@ def _create_next(repo: Repository, draft: Artifact, newest: int) -> Published:
 
 
 def _write_use(repo: Repository, artifact: Artifact) -> None:
-    """Who deletes the job marks it, then lists its uses; we write ours, then look for what is to
-    be published: one of the two sees the other."""
+    """Who deletes the job marks it, then lists its uses; we write ours, then look for the mark: one
+    of the two sees the other."""
     with suppress(Exists):
         repo.store.create(keys.artifact_use(artifact.job_id, artifact.name, artifact.version), b"")
     try:
         repo.store.head(keys.output_manifest(artifact.job_id, artifact.epoch))
     except NotFound:
         raise _just_deleted(artifact.job_id) from None
+    if was_deleted(repo, artifact.job_id):
+        raise _just_deleted(artifact.job_id)
 
 
 def _just_deleted(job_id: str) -> Refused:

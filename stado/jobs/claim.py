@@ -15,7 +15,13 @@ from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Holder, Record
 from stado.core.states import State
 from stado.errors import StoreError
-from stado.jobs.endings import delete_queued, finish_intent, remove_queued, settle
+from stado.jobs.endings import (
+    delete_queued,
+    finish_intent,
+    remove_queued,
+    remove_superseded,
+    settle,
+)
 from stado.jobs.expiry import expire_if_over
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.repository import Repository, Stored
@@ -149,9 +155,10 @@ def _make_final(repo: Repository, record: Record, holder: Holder) -> bool:
 
 
 def _take_from_queue(repo: Repository, queued: Stored[Record], record: Record) -> Record:
-    """Removes the queue record. The epoch is ours whether or not that succeeds: what stays is
-    removed by settle, or by repair."""
+    """Removes the queue record, and the one at rest that the job was taken out of. The epoch is
+    ours whether or not that succeeds: what stays is removed by settle, or by repair."""
     try:
+        remove_superseded(repo, record)
         if not delete_queued(repo, queued):
             return _take_over_changes(repo, record)
     except StoreError as error:

@@ -1,23 +1,23 @@
 """Deleting a job that has ended, with what it left. What marks it as deleted stays for ever: its
 cells, and the last sign of its life, which may be a seal.
 
-What others may still need is left: the output that an artifact names, the saves that a policy
-names.
+What is named for ever is left: the output that an artifact names, the saves that a policy names. (A
+queued job that takes this one's output along without that fails then: `input_unavailable`.)
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stado.core import ids, keys
 from stado.core.records import Checkpoint, Manifest, OpenCell, Record, RunRecord
-from stado.core.states import Opening
+from stado.core.states import Opening, State
 from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs import snapshots
 from stado.jobs.artifacts import uses_of
-from stado.jobs.endings import open_epoch, remove_superseded
+from stado.jobs.endings import open_epoch, remove_record
 from stado.jobs.finding import find_job
 from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
@@ -48,13 +48,16 @@ def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -
     Raises `NotFound`, and `Refused` (`still_live`, `output_published`) when it has to stay."""
     cell = _opening(repo, job_id, by=by, note=note)
     record = cell.record
-    deleted = _delete_outputs(repo, job_id, up_to_epoch=record.epoch)
+    epochs = sorted(repo.cells(job_id).ends)
+    deleted = _delete_outputs(repo, job_id, epochs)
     deleted += _delete_folder(repo, keys.log_folder(job_id))
-    deleted += _delete_checkpoints(repo, record)
-    deleted += _delete_small(repo, job_id, up_to_epoch=record.epoch)
+    checkpoints, some_stay = _delete_checkpoints(repo, record)
+    _delete_words(repo, job_id, epochs)
     _leave_run(repo, record)
-    remove_superseded(repo, record)
-    return Deletion(job_id, deleted, policies_stay=bool(_policy_saves(repo, record)))
+    for state in State:
+        if state.at_rest:
+            remove_record(repo, state, job_id, below_epoch=record.epoch)
+    return Deletion(job_id, deleted + checkpoints, policies_stay=some_stay)
 
 
 def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> OpenCell:
@@ -90,22 +93,16 @@ def _check_unpublished(repo: Repository, job_id: str) -> None:
         )
 
 
-def _delete_outputs(repo: Repository, job_id: str, *, up_to_epoch: int) -> int:
-    """Manifests first, so that nobody publishes them any more; then the files that they name,
-    unless somebody was about to do so."""
-    manifests = [
-        found
-        for epoch in range(1, up_to_epoch + 1)
-        if (found := _find_manifest(repo, job_id, epoch)) is not None
-    ]
-    if not manifests:
-        return 0
-    for manifest in manifests:
-        repo.store.delete(keys.output_manifest(job_id, manifest.epoch), None)
+def _delete_outputs(repo: Repository, job_id: str, epochs: Sequence[int]) -> int:
+    """The files that the manifests name, then the manifests: until then the same call goes on.
+    Nothing where somebody was about to publish them."""
     if uses_of(repo, job_id):
-        return len(manifests)
-    files = (file.key for manifest in manifests for file in manifest.files)
-    return len(manifests) + _delete_all(repo, files)
+        return 0
+    found = (_find_manifest(repo, job_id, epoch) for epoch in epochs)
+    manifests = [manifest for manifest in found if manifest is not None]
+    count = _delete_all(repo, (file.key for manifest in manifests for file in manifest.files))
+    names = (keys.output_manifest(job_id, manifest.epoch) for manifest in manifests)
+    return count + _delete_all(repo, names)
 
 
 def _find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:
@@ -118,8 +115,9 @@ def _find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None
     return found.value if found is not None else None
 
 
-def _delete_checkpoints(repo: Repository, record: Record) -> int:
-    """All but what its policies name; nothing where it cannot be read what that is."""
+def _delete_checkpoints(repo: Repository, record: Record) -> tuple[int, bool]:
+    """How many objects of them, and whether some stay: those that its policies name, and all where
+    it cannot be read what that is."""
     staying: set[str] = set()
     try:
         for manifest in _policy_saves(repo, record):
@@ -128,31 +126,30 @@ def _delete_checkpoints(repo: Repository, record: Record) -> int:
             staying |= {manifest, *(part for file in files for part in file.parts)}
     except Unreadable as error:
         repo.tell_unreadable(error)
-        return 0
-    return _delete_folder(repo, keys.checkpoints_folder(record.id), but=staying)
+        return 0, True
+    return _delete_folder(repo, keys.checkpoints_folder(record.id), but=staying), bool(staying)
 
 
 def _policy_saves(repo: Repository, record: Record) -> list[str]:
     if not record.spec.makes_policy:
         return []
-    after_all = record.evolve(manual_retries=record.policy_revision)
-    return saves_named(repo, after_all)
+    return saves_named(repo, record.id, revisions=record.policy_revision)
 
 
-def _delete_small(repo: Repository, job_id: str, *, up_to_epoch: int) -> int:
-    """What was asked of it, and what its workers still had to say. Nobody counts what may not be
-    there."""
-    epochs = range(1, up_to_epoch + 1)
-    names = [keys.follow_note(job_id)]
-    names += [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
-    _delete_all(repo, names)
-    return 0
+def _delete_words(repo: Repository, job_id: str, epochs: Sequence[int]) -> None:
+    """What was asked of it, and what its workers still had to say, where there is any."""
+    names = [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
+    _delete_all(repo, [keys.follow_note(job_id), *names])
 
 
 def _leave_run(repo: Repository, record: Record) -> None:
     """The run says which of its jobs are deleted; after the last one its snapshot is not named by
     it any more, and its user's list does not have it."""
-    run = _note_in_run(repo, record)
+    try:
+        run = _note_in_run(repo, record)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return
     if run is None or len(run.deleted) < run.count:
         return
     snapshot = record.spec.snapshot

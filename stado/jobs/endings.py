@@ -181,11 +181,12 @@ def open_epoch(
 
 def settle_open(repo: Repository, cell: OpenCell, *, announced: bool = False) -> None:
     """Makes the prefixes show what an open cell says: the queue record first, then the record at
-    rest that it supersedes goes. A delete is left to who deletes (`deletion`). `announced`: its
-    index entry was written just now."""
-    if cell.kind is Opening.DELETE:
-        return
+    rest that it supersedes goes. The rest of a delete is left to who deletes (`deletion`).
+    `announced`: its index entry was written just now."""
     record = cell.record
+    if cell.kind is Opening.DELETE:
+        remove_superseded(repo, record)
+        return
     if cell.kind is Opening.CANCEL:
         give_verdict(repo, record, ending_of_open(cell))
         settle(repo, record.id, record.epoch)
@@ -215,12 +216,14 @@ def remove_superseded(repo: Repository, record: Record) -> None:
     remove_record(repo, state, record.id, below_epoch=record.epoch)
 
 
-def remove_record(repo: Repository, state: State, job_id: str, *, below_epoch: int) -> None:
-    """Deletes the record of a lower epoch, as it was read, if there is one."""
+def remove_record(
+    repo: Repository, state: State, job_id: str, *, below_epoch: int | None = None
+) -> None:
+    """Deletes the record of a lower epoch (None: of any), as it was read, if there is one."""
     key = keys.record(state, job_id)
     for _ in repo.rounds():
         found = repo.find(Record, key)
-        if found is None or found.value.epoch >= below_epoch:
+        if found is None or (below_epoch is not None and found.value.epoch >= below_epoch):
             return
         try:
             repo.store.delete(key, found.version)

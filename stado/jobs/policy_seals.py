@@ -22,6 +22,7 @@ def seal_policy(repo: Repository, final: Record) -> None:
     """One listing, one read where something was saved, one write. `final` is the record at rest,
     which must not be written before. Safe to repeat: a seal that stands is left."""
     newest = _newest_save(repo, final.id)
+    best = _best_of(repo, newest) if newest is not None else None
     assert final.ending is not None  # of a record at rest
     seal = PolicySeal(
         job_id=final.id,
@@ -29,7 +30,7 @@ def seal_policy(repo: Repository, final: Record) -> None:
         epoch=final.epoch,
         at=final.ending.ended_at,
         latest=newest[1] if newest is not None else None,
-        best=best_as_of(*newest) if newest is not None else None,
+        best=best,
     )
     repo.create(seal.own_key(), seal)
 
@@ -40,12 +41,25 @@ def find_seal(repo: Repository, job_id: str, revision: int = 1) -> PolicySeal | 
     return found.value if found is not None else None
 
 
-def saves_named(repo: Repository, record: Record) -> list[str]:
-    """The manifests of all saves that policies of a job name which were sealed before its present
-    one: they stay for ever. A read for each."""
-    seals = [find_seal(repo, record.id, number) for number in range(1, record.policy_revision)]
+def saves_named(repo: Repository, job_id: str, *, revisions: int) -> list[str]:
+    """The manifests of all saves that the first so many policies of a job name: they stay for
+    ever. A read for each."""
+    seals = [find_seal(repo, job_id, number) for number in range(1, revisions + 1)]
     saves = [save for seal in seals if seal is not None for save in (seal.latest, seal.best)]
     return sorted({save.manifest for save in saves if save is not None})
+
+
+def _best_of(repo: Repository, newest: tuple[Checkpoint, SaveRef]) -> SaveRef | None:
+    """As the newest save that can be read knew it; None where it has been swept for a newer one
+    that cannot be read."""
+    best = best_as_of(*newest)
+    if best is None or best == newest[1]:
+        return best
+    try:
+        repo.store.head(best.manifest)
+    except NotFound:
+        return None
+    return best
 
 
 def _newest_save(repo: Repository, job_id: str) -> tuple[Checkpoint, SaveRef] | None:

@@ -8,8 +8,9 @@ here.
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
-from stado.core import keys
+from stado.core import ids, keys
 from stado.core.states import State
 from stado.errors import Unreadable
 from stado.jobs.endings import remove_record
@@ -23,10 +24,13 @@ class RestWalk:
     """A walk through all prefixes at rest side by side, a page of each in a turn, round and round;
     keep it between turns."""
 
-    def __init__(self, repo: Repository, *, page_size: int = LIST_LIMIT_MAX) -> None:
+    def __init__(
+        self, repo: Repository, *, page_size: int = LIST_LIMIT_MAX, once: bool = False
+    ) -> None:
+        """`once`: for a process that makes one turn, which begins anywhere then."""
         self._repo = repo
         self._page_size = page_size
-        self._after = ""
+        self._after = _some_name(repo) if once else ""
 
     def turn(self) -> list[str]:
         """Job ids of which a record was removed. A listing for each prefix, and a few reads and a
@@ -61,3 +65,11 @@ class RestWalk:
         for state in stale:
             remove_record(self._repo, state, job_id, below_epoch=highest)
         return bool(stale)
+
+
+def _some_name(repo: Repository) -> str:
+    """Behind which the jobs begin that were submitted before some moment of this deployment."""
+    begin, now = repo.deployment.created_at, repo.now()
+    age_seconds = max(0.0, (now - begin).total_seconds())
+    moment = begin + timedelta(seconds=repo.entropy.uniform(0, age_seconds))
+    return ids.new_base(moment, "a" * ids.random_letters_needed())

@@ -19,6 +19,7 @@ from stado.core.spec import Request, check_run_id, differing_fields
 from stado.core.states import State
 from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import snapshots
+from stado.jobs.endings import remove_record
 from stado.jobs.finding import is_known
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
@@ -156,13 +157,21 @@ def _missing(repo: Repository, records: list[Record]) -> list[Record]:
 
 
 def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
-    complete = stored.value.evolve(complete=True)
-    try:
-        repo.store.replace(keys.run(complete.run_id), complete.encode(), stored.version)
-    except (Conflict, NotFound):
-        current = repo.find_run(complete.run_id)
-        if current is None or not current.value.complete:
-            raise
+    """Somebody may note meanwhile that a job of it was deleted."""
+    key = keys.run(stored.value.run_id)
+    for _ in repo.rounds():
+        complete = stored.value.evolve(complete=True)
+        try:
+            repo.store.replace(key, complete.encode(), stored.version)
+            return
+        except (Conflict, NotFound):
+            current = repo.find_run(complete.run_id)
+            if current is None:
+                raise
+            if current.value.complete:
+                return
+            stored = current
+    raise Conflict(key, "others keep changing it: try again")
 
 
 class SubmissionSweep:
@@ -267,7 +276,15 @@ class SubmissionSweep:
         """Looks for each job that no prefix shows: finding it settles it, and one of which there
         is no trace is queued for the first time again. Seven listings a thousand jobs."""
         shown = states_of(self._repo, run.base_id)
-        unseen = [record for record in _first_records(run) if record.id not in shown]
+        deleted = set(run.deleted)
+        for job_id, state in shown.items():
+            if state.at_rest and ids.number_in(job_id, run.base_id) in deleted:
+                remove_record(self._repo, state, job_id)  # whoever wrote it was slow
+        unseen = [
+            record
+            for number, record in enumerate(_first_records(run), 1)
+            if record.id not in shown and number not in deleted
+        ]
         found_lost = False
         for start in range(0, len(unseen), _SWEEP_CHUNK):
             lost = _missing(self._repo, unseen[start : start + _SWEEP_CHUNK])

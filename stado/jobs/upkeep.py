@@ -42,7 +42,7 @@ class Passes:
         self._reaper = Reaper(repo, by=by, once=once)
         self._repair = Repair(repo, by=by, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
-        self._walk = RestWalk(repo)
+        self._walk = RestWalk(repo, once=once)
         self._ticks = 0
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []

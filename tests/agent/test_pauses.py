@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pytest
 
 from stado.core import keys
 from stado.core.spec import Spec
-from stado.core.states import Reason, State, Verdict
-from stado.jobs.changes import cancel, pause, resume
+from stado.core.states import Reason, State, Verdict, WarningCode
+from stado.jobs import saving
+from stado.jobs.changes import cancel, pause, resume, retry
 from stado.storage.faults import Fault, FaultKind, ScriptedFaults
 from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
+from tests.agent.test_host_trouble import NO_MEMORY
 from tests.agent.test_job_run import BEAT, FILES, scene_of
 
 
@@ -104,3 +107,33 @@ def test_a_cancel_that_follows_a_pause_is_the_end(tmp_path: Path) -> None:
     scene.run(claimed)
     assert scene.world.states(scene.job) == {State.CANCELLED}
     assert scene.heal() == []
+
+
+def test_a_pause_that_could_not_save_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody resumes it in the belief that all is there."""
+    scene = scene_of(tmp_path)
+    scene.script(Script(seconds=500, files=FILES))
+
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+    monkeypatch.setattr(saving, "make_folder", full)
+    claimed = scene.claim()
+    scene.clock.at(40, lambda: ask_pause(scene))
+    scene.run(claimed)
+    assert scene.ending.verdict is Verdict.PAUSED
+    codes = [warning.code for warning in scene.ending.warnings]
+    assert codes == [WarningCode.CHECKPOINT_UNDELIVERED]
+
+
+def test_pauses_and_retries_are_no_hosts_that_gave_a_job_back(tmp_path: Path) -> None:
+    scene = scene_of(tmp_path, Spec(command=""))
+    for _ in range(20):
+        scene.world.end(scene.claim(), Verdict.FAILED)
+        retry(scene.world.repo, scene.job, by="ada")
+        (scene.entry,) = scene.world.entries()
+    scene.script(Script(refused=NO_MEMORY))
+    scene.run(scene.claim())
+    assert scene.ending_of(21).reason is Reason.HOST_UNABLE

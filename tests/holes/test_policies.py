@@ -143,7 +143,7 @@ def test_a_retry_makes_another_policy_and_leaves_the_first_as_it_was(
     record = world.start().record
     assert record.policy_id == f"policy_{trainer.job}.r2"
     again = CheckpointSync(world.repo, tmp_path / "again", manner=Manner(part_bytes=4))
-    again.spare(saves_named(world.repo, record))
+    again.spare(saves_named(world.repo, trainer.job, revisions=1))
     assert again.restore_newest(trainer.job)
     for number in range(4):
         (tmp_path / "again" / "model").write_text(f"other {number}")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from stado.core import keys
-from stado.core.records import Phase
+from stado.core.records import Ending, Phase
 from stado.core.states import Opening, State, Verdict
 from stado.errors import NotFound, Refused
 from stado.jobs.changes import Reopening, Stopping, cancel, pause, resume, retry
 from stado.jobs.deletion import delete
-from stado.jobs.endings import open_epoch, settle
+from stado.jobs.endings import give_verdict, open_epoch, settle
 from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.life import LifeSigns
+from stado.jobs.outputs import publish as leave
 from stado.jobs.queue_index import Repair
 from stado.jobs.reaping import Reaper
 from stado.jobs.rest_walk import RestWalk
+from stado.jobs.upkeep import Passes
 from tests.holes.staging import STEPS_MAX, slow_claimer, slow_reaper, steps_to_write
 from tests.jobs.actors import Actor, Crash, mortal
-from tests.jobs.world import BOB, LEASE, TICK, World, heal
+from tests.jobs.world import BOB, LEASE, TICK, World, end, heal
 
 
 def failed_job(world: World) -> str:
@@ -269,6 +272,17 @@ def test_of_two_retriers_each_is_told_the_same() -> None:
             return
 
 
+def test_a_job_that_runs_again_is_seen_nowhere_else_though_its_retrier_died(world: World) -> None:
+    """H31: the retrier dies before it removes the record at rest; who claims the job does."""
+    job = failed_job(world)
+    retrier = act(world, retry, job)
+    assert steps_to_write(retrier, keys.record(State.FAILED, job))
+    retrier.kill()
+    assert world.states(job) == {State.FAILED, State.QUEUED}
+    world.start()
+    assert world.states(job) == {State.RUNNING}
+
+
 # --- a delete ---------------------------------------------------------------------------------
 
 
@@ -330,3 +344,99 @@ def test_of_a_retry_and_a_delete_one_wins() -> None:
         if not goes_on:
             return
     raise AssertionError("a delete does not end")
+
+
+def tidied(world: World) -> None:
+    """Everybody who mends has had many turns."""
+    passes = Passes(world.repo, by="coordinator")
+    for _ in range(60):
+        passes.tick()
+        world.clock.sleep(TICK)
+
+
+def test_a_deleted_job_does_not_come_back_with_what_its_holder_left(world: World) -> None:
+    """H36: the holder died between the record at rest and the running one."""
+    job = world.submit()
+    claimed = world.start()
+    holder = Actor(world.store, lambda store: end(world.repo_over(store), claimed, Verdict.FAILED))
+    assert steps_to_write(holder, keys.record(State.RUNNING, job))
+    holder.kill()
+    assert world.states(job) == {State.FAILED, State.RUNNING}
+    delete(world.repo, job, by="ada")
+    tidied(world)
+    assert world.states(job) == set()
+
+
+def test_a_deleted_job_does_not_come_back_by_a_slow_settler(world: World) -> None:
+    """H36"""
+    job = world.submit()
+    give_verdict(world.repo, world.start().record, ending(world))
+    slow = Actor(world.store, lambda store: settle(world.repo_over(store), job, 1))
+    assert steps_to_write(slow, keys.record(State.FAILED, job))
+    settle(world.repo, job, 1)
+    delete(world.repo, job, by="ada")
+    slow.finish()
+    assert world.states(job) == set()
+
+
+def test_a_deleted_job_does_not_come_back_by_its_slow_holder(world: World) -> None:
+    """H36: which looks for nothing after it has written the record at rest."""
+    job = world.submit()
+    claimed = world.start()
+    holder = Actor(world.store, lambda store: end(world.repo_over(store), claimed, Verdict.FAILED))
+    assert steps_to_write(holder, keys.record(State.FAILED, job))
+    assert world.find(job).state is State.FAILED
+    delete(world.repo, job, by="ada")
+    holder.finish()
+    assert world.states(job) == {State.FAILED}
+    tidied(world)
+    assert world.states(job) == set()
+
+
+def test_a_deleted_job_does_not_come_back_by_a_reader(world: World) -> None:
+    """H36: it puts the running record back that it missed while the job ended."""
+    job = world.submit()
+    claimed = world.start()
+    running = world.store.get(keys.record(State.RUNNING, job)).data
+    world.end(claimed, Verdict.COMPLETED)
+    delete(world.repo, job, by="ada")
+    world.store.create(keys.record(State.RUNNING, job), running)
+    tidied(world)
+    assert world.states(job) == set()
+
+
+def test_no_record_of_an_earlier_rest_outlives_a_delete(world: World) -> None:
+    """H36"""
+    job = failed_job(world)
+    late = world.store.get(keys.record(State.FAILED, job)).data
+    retry(world.repo, job, by="ada")
+    world.end(world.start())
+    world.store.create(keys.record(State.FAILED, job), late)
+    delete(world.repo, job, by="ada")
+    assert world.states(job) == set()
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_delete_that_died_at_any_request_leaves_no_output_when_it_goes_on(
+    applied: bool, tmp_path: Path
+) -> None:
+    """H33"""
+    (tmp_path / "a").write_text("one")
+    (tmp_path / "b").write_text("other")
+    for at in range(STEPS_MAX):
+        world = World()
+        job = world.submit()
+        claimed = world.start()
+        leave(world.repo, job_id=job, epoch=1, folder=tmp_path, partial=False)
+        world.end(claimed)
+        died = die_at(world, delete, job, at, applied=applied)
+        delete(world.repo, job, by="ada")
+        left = [path for path in ("a", "b") if world.has(keys.output_file(job, 1, path))]
+        assert (left, world.has(keys.output_manifest(job, 1))) == ([], False)
+        if not died:
+            return
+    raise AssertionError("it does not end")
+
+
+def ending(world: World) -> Ending:
+    return Ending(verdict=Verdict.FAILED, ended_at=world.clock.now(), by="coordinator")

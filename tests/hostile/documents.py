@@ -27,11 +27,13 @@ from stado.core.records import (
     LogIndex,
     LogRange,
     Manifest,
+    OpenCell,
     OutputCopy,
     PolicySeal,
     Record,
     RunRecord,
     SaveRef,
+    leads_on,
 )
 from stado.core.spec import Request, Spec
 from stado.core.states import State
@@ -134,7 +136,10 @@ def job_records(draw: st.DrawFn, state: State | None = None) -> Record:
     state = draw(st.sampled_from(list(State))) if state is None else state
     holder = draw(parts(Holder)) if state is State.RUNNING else record.holder
     ending = draw(parts(Ending)) if state.at_rest else record.ending
-    return record.evolve(id=draw(job_ids), state=state, holder=holder, ending=ending)
+    retries = draw(st.integers(0, record.epoch - 1))
+    return record.evolve(
+        id=draw(job_ids), state=state, holder=holder, ending=ending, manual_retries=retries
+    )
 
 
 @st.composite
@@ -149,6 +154,14 @@ def end_cells(draw: st.DrawFn) -> EndCell:
     cell: EndCell = draw(parts(EndCell))
     state = cell.ending.verdict.state or State.RUNNING
     return cell.evolve(record=draw(job_records(state)).evolve(ending=cell.ending))
+
+
+@st.composite
+def open_cells(draw: st.DrawFn) -> OpenCell:
+    cell: OpenCell = draw(parts(OpenCell))
+    record = draw(job_records(State.QUEUED))
+    states = [state for state in State if leads_on(state, cell.kind)]
+    return cell.evolve(record=record.evolve(opened_from=draw(st.sampled_from(states))))
 
 
 @st.composite
@@ -244,6 +257,7 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     Record: job_records,
     ClaimCell: claim_cells,
     EndCell: end_cells,
+    OpenCell: open_cells,
     RunRecord: run_records,
     Manifest: manifests,
     OutputCopy: output_copies,

@@ -8,9 +8,9 @@ import pytest
 
 from stado.core import keys
 from stado.core.records import Intent
-from stado.core.spec import Spec
-from stado.core.states import Opening, Reason, State, Verdict
-from stado.errors import NotFound, Refused
+from stado.core.spec import Spec, make_request
+from stado.core.states import JobType, Opening, Reason, State, Verdict
+from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.claim import claim
 from stado.jobs.deletion import delete
@@ -19,9 +19,12 @@ from stado.jobs.finding import find_job, is_known, was_deleted
 from stado.jobs.life import LifeSigns
 from stado.jobs.queue_index import Repair
 from stado.jobs.reaping import Reaper
+from stado.jobs.rest_walk import RestWalk
 from stado.jobs.status import story
-from stado.jobs.submit import SubmissionSweep
+from stado.jobs.submit import SubmissionSweep, submit
 from stado.storage.observe import CountingStore
+from stado.storage.port import Store
+from tests.jobs.actors import Actor
 from tests.jobs.world import ALICE, LEASE, World, heal
 
 
@@ -298,14 +301,82 @@ def test_a_run_id_whose_jobs_were_deleted_is_not_free(world: World) -> None:
 
 
 def test_a_sweep_does_not_bring_back_what_was_deleted(world: World) -> None:
-    job = ended(world)
-    delete(world.repo, job, by="ada")
-    world.clock.sleep(LEASE + 1)
+    """Of a submission whose submitter died when all was queued, and of one that was finished."""
+    request = make_request(["a", "b"], Spec(command=""), batch=True)
+
+    def submitting(store: Store) -> object:
+        return submit(world.repo_over(store), run_id="r", request=request, submitter="ada")
+
+    submitter = Actor(world.store, submitting)
+    submitter.step_to_write(4, made=False)
+    submitter.kill()
+    first = world.start()
+    world.end(first)
+    delete(world.repo, first.record.id, by="ada")
     sweep = SubmissionSweep(world.repo)
     for _ in range(3):
+        world.clock.sleep(LEASE + 1)
         sweep.turn()
+    run = world.repo.find_run("r")
+    assert run is not None
+    assert (run.value.complete, run.value.deleted) == (True, [1])
+    assert world.states(first.record.id) == set()
+    assert len(world.names(keys.READY)) == 1
+
+
+def test_a_submitter_is_not_disturbed_by_the_deletion_of_its_first_job(world: World) -> None:
+    request = make_request(["a", "b"], Spec(command=""), batch=True)
+
+    def submitting(store: Store) -> object:
+        return submit(world.repo_over(store), run_id="r", request=request, submitter="ada")
+
+    submitter = Actor(world.store, submitting)
+    submitter.step_to_write(4, made=False)
+    first = world.start()
+    world.end(first)
+    delete(world.repo, first.record.id, by="bea")
+    submitter.finish()
+    assert submitter.error is None
+    run = world.repo.find_run("r")
+    assert run is not None
+    assert (run.value.complete, run.value.deleted) == (True, [1])
+
+
+def test_a_delete_is_answered_though_what_it_reads_is_damaged(world: World) -> None:
+    """A policy that cannot be read may name any save: all of them stay. A run that cannot be read
+    keeps its snapshot."""
+    job = world.submit(spec=Spec(command="", type=JobType.TRAIN), run_id="r")
+    claimed = world.start()
+    world.store.put(keys.checkpoint_part(job, 1, 1, 0), b"weights")
+    world.end(claimed, Verdict.FAILED)
+    world.store.put(keys.policy(job), b"{")
+    world.store.put(keys.run("r"), b"{")
+    assert delete(world.repo, job, by="ada").policies_stay
+    assert world.has(keys.checkpoint_part(job, 1, 1, 0))
     assert world.states(job) == set()
-    assert world.names(keys.READY) == []
+
+
+def test_more_retries_than_epochs_are_nonsense(world: World) -> None:
+    """Somebody would look for a policy of each."""
+    job = ended(world)
+    key = keys.record(State.FAILED, job)
+    world.store.put(key, world.record(State.FAILED, job).evolve(manual_retries=1).encode())
+    with pytest.raises(Unreadable, match="retried 1 times by epoch 1"):
+        world.repo.find_record(State.FAILED, job)
+
+
+def test_a_walk_of_one_turn_begins_anywhere(world: World) -> None:
+    old = ended(world)
+    late = world.store.get(keys.record(State.FAILED, old)).data
+    retry(world.repo, old, by="ada")
+    world.end(world.start())
+    world.store.create(keys.record(State.FAILED, old), late)
+    world.clock.sleep(1000)
+    for _ in range(3):
+        ended(world)
+    for _ in range(200):
+        RestWalk(world.repo, page_size=1, once=True).turn()
+    assert world.states(old) == {State.COMPLETED}
 
 
 def test_an_entry_of_a_deleted_job_is_deleted(world: World) -> None:

@@ -7,7 +7,7 @@ from stado.core.order import ReadyEntry
 from stado.core.records import Asks, EndCell, Intent, OpenCell, Record
 from stado.core.states import Opening, State, Verdict
 from stado.errors import Ambiguous
-from stado.jobs import deletion, endings, finding, policy_seals, queue_index, submit
+from stado.jobs import claim, deletion, endings, finding, policy_seals, queue_index, submit
 from stado.jobs.queue_index import Repair, RepairReport
 from stado.jobs.repository import Repository
 from stado.jobs.rest_walk import RestWalk
@@ -17,7 +17,7 @@ from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 REOPENINGS = "tests/holes/test_reopenings.py"
 
 _end_as_asked = endings._end_as_asked
-_remove_superseded = endings.remove_superseded
+_remove_record = endings.remove_record
 
 
 def rest_for_ever(repo: Repository, final: Record) -> None:
@@ -69,9 +69,11 @@ def clean_up_but_the_rest_before(repo: Repository, cell: EndCell) -> None:
     endings.remove_record(repo, State.RUNNING, job_id, below_epoch=epoch + 1)
 
 
-def remove_with_the_heartbeat(repo: Repository, record: Record) -> None:
-    _remove_superseded(repo, record)
-    repo.store.delete(keys.heartbeat(record.id), None)
+def remove_with_the_heartbeat(
+    repo: Repository, state: State, job_id: str, *, below_epoch: int | None = None
+) -> None:
+    _remove_record(repo, state, job_id, below_epoch=below_epoch)
+    repo.store.delete(keys.heartbeat(job_id), None)
 
 
 MUTANTS = (
@@ -147,7 +149,7 @@ MUTANTS = (
         "deletes take the seal along",
         "The last sign of a job's life outlives the job.",
         f"{REOPENINGS}::test_a_seal_outlives_a_job_that_is_deleted",
-        replaced(deletion, "remove_superseded", remove_with_the_heartbeat),
+        replaced(deletion, "remove_record", remove_with_the_heartbeat),
     ),
     Mutant(
         "deletes ask for no uses",
@@ -165,10 +167,22 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "settlers leave what a delete has removed",
+        "Who settles a job that is deleted leaves no record of it.",
+        f"{REOPENINGS}::test_a_deleted_job_does_not_come_back_by_a_slow_settler",
+        replaced(endings, "remove_superseded", lambda *_: None),
+    ),
+    Mutant(
+        "claimers leave the rest before",
+        "Who claims an opened epoch removes the record at rest that the job was taken out of.",
+        f"{REOPENINGS}::test_a_job_that_runs_again_is_seen_nowhere_else_though_its_retrier_died",
+        replaced(claim, "remove_superseded", lambda *_: None),
+    ),
+    Mutant(
         "retried trainings spare nothing",
         "What a policy of an earlier life names is not swept.",
         f"{POLICIES}::test_a_retry_makes_another_policy_and_leaves_the_first_as_it_was",
-        replaced_everywhere(policy_seals, "saves_named", lambda *_: []),
+        replaced_everywhere(policy_seals, "saves_named", lambda *_, **__: []),
     ),
     Mutant(
         "retried trainings have one policy",
