@@ -30,11 +30,14 @@ class RestWalk:
         """`once`: for a process that makes one turn, which begins anywhere then."""
         self._repo = repo
         self._page_size = page_size
-        self._after = _some_name(repo) if once else ""
+        self._begins_anywhere = once
+        self._after = ""
 
     def turn(self) -> list[str]:
         """Job ids of which a record was removed. A listing for each prefix, and a few reads and a
         delete for each such job."""
+        if self._begins_anywhere:
+            self._after, self._begins_anywhere = _some_name(self._repo), False
         pages = {state: self._page(state) for state in _AT_REST}
         full = [names[-1] for names in pages.values() if len(names) == self._page_size]
         end = min(full, default=None)
