@@ -314,6 +314,9 @@ def project(repo: Repository, record: Record) -> bool:
         if found.value.epoch >= record.epoch:
             return found.value.epoch == record.epoch
         try:
+            if record.state.at_rest:
+                repo.store.delete(key, found.version)
+                continue  # what rests is created, and may be replaced by nobody
             repo.store.replace(key, record.encode(), found.version)
         except Conflict:
             continue

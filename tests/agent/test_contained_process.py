@@ -158,6 +158,7 @@ def test_an_engine_that_is_away_has_started_nothing_known(docker: StandIn, tmp_p
     assert eventually(lambda: started.client.wait(0) is not None)
     assert started.process.wait(0.1) is None
     assert started.process.living() == [started.client.identity]
+    assert started.client.close(WAIT_SECONDS)
 
 
 def test_memory_is_told_by_the_engine_and_not_by_a_code(docker: StandIn, tmp_path: Path) -> None:

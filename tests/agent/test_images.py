@@ -154,7 +154,7 @@ def test_a_cancel_ends_a_pull(scene: Scene) -> None:
     scene.script(Script(seconds=1000), IMAGE)
     scene.clock.at(30, lambda: cancel(scene.world.repo, scene.job, by="ada"))
     scene.run(scene.claim())
-    assert scene.ending.detail == "cancelled while it was being prepared"
+    assert scene.ending.detail == "cancelled while it was being prepared, by ada"
     assert scene.final.starts == 0
     assert scene.processes.executions[0].process.living() == []
 

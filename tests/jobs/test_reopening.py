@@ -22,10 +22,10 @@ from stado.jobs.reaping import Reaper
 from stado.jobs.rest_walk import RestWalk
 from stado.jobs.status import story
 from stado.jobs.submit import SubmissionSweep, submit
-from stado.storage.observe import CountingStore
+from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
 from tests.jobs.actors import Actor
-from tests.jobs.world import ALICE, LEASE, World, heal
+from tests.jobs.world import ALICE, LEASE, World, end, heal
 
 
 def ended(world: World, verdict: Verdict = Verdict.FAILED, spec: Spec | None = None) -> str:
@@ -439,3 +439,16 @@ def test_a_pause_comes_too_late_for_a_job_whose_time_is_up(world: World) -> None
     pause(world.repo, job, by="ada")
     world.lose(Reaper(world.repo, by="coordinator"))
     assert world.states(job) == {State.TIMED_OUT}
+
+
+def test_a_job_that_fails_again_rests_as_it_failed_last(world: World) -> None:
+    """The record of the first time is still there, or there again; nobody may overwrite it."""
+    job = ended(world)
+    late = world.store.get(keys.record(State.FAILED, job)).data
+    retry(world.repo, job, by="ada")
+    claimed = world.start()
+    world.store.create(keys.record(State.FAILED, job), late)
+    counting = CountingStore(world.store, world.tasks)
+    end(world.repo_over(counting), claimed, Verdict.FAILED)
+    assert world.record(State.FAILED, job).epoch == 2
+    assert counting.snapshot().of(Operation.REPLACE) == 0

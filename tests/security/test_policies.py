@@ -37,7 +37,6 @@ each_role = pytest.mark.parametrize("role", ROLES)
     [
         keys.claim_cell(JOB, 1),
         keys.end_cell(JOB, 1),
-        keys.asks(JOB, 1),
         keys.record(State.COMPLETED, JOB),
         keys.record(State.FAILED, JOB),
         keys.record(State.CANCELLED, JOB),
@@ -54,6 +53,12 @@ def test_on_s3_nobody_overwrites_what_is_written_once(key: str) -> None:
         assert not s3_policy(role).allows(Ask("s3:PutObject", key))
         if key not in _DELETED_WITH_JOBS:
             assert not s3_policy(role).allows(Ask("s3:DeleteObject", key))
+
+
+@pytest.mark.parametrize("role", ["submitter", "agent", "coordinator"])
+def test_a_cancel_can_be_added_to_a_pause_that_was_asked_for(role: str) -> None:
+    """By a replace of what was asked, which on S3 is a plain put to a policy."""
+    assert s3_policy(role).allows(Ask("s3:PutObject", keys.asks(JOB, 1)))
 
 
 @pytest.mark.parametrize("key", [keys.record(State.COMPLETED, JOB), keys.asks(JOB, 1)])
