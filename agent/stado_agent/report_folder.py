@@ -4,14 +4,13 @@ and is looked at again and again.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from stado.core.records import Progress
 from stado.core.reported import Mask, live_of, progress_of, refusal_of
 from stado.reports import LIVE_NAME, PROGRESS_NAME, REFUSAL_NAME, REPORT_BYTES_MAX
+from stado_agent.small_files import read_beginning
 
 
 class ReportFolder:
@@ -94,15 +93,4 @@ class _ChangingFile:
 
 
 def _read(path: Path) -> bytes | None:
-    """The beginning of a regular file; None for anything else: a pipe would keep us waiting."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        regular = stat.S_ISREG(os.fstat(file).st_mode)
-        return os.read(file, REPORT_BYTES_MAX) if regular else None
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    return read_beginning(path, bytes_max=REPORT_BYTES_MAX)

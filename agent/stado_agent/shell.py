@@ -11,6 +11,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from stado_agent.small_files import read_beginning
+
 _PLAIN_SHELL = "/bin/sh"
 _LINE_SHOWN_MAX = 200
 _FAILURE_BYTES_MAX = 4096
@@ -51,12 +53,8 @@ class StrictShell:
     def failed_line(self, command: str) -> str | None:
         """`in line 3: cp a b`, of the command that has just failed; None when it says nothing, as
         after an `exit`. The command may have written anything there."""
-        try:
-            with self.failure.open("rb") as file:
-                text = file.read(_FAILURE_BYTES_MAX).decode(errors="replace")
-        except OSError:
-            return None
-        found = _FAILURE.match(text)
+        data = read_beginning(self.failure, bytes_max=_FAILURE_BYTES_MAX)
+        found = _FAILURE.match((data or b"").decode(errors="replace"))
         return None if found is None else _told(int(found["line"]), found["source"], command)
 
 

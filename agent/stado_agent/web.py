@@ -33,6 +33,8 @@ def download_from_web(address: str, target: Path, *, heed: Heed) -> FileDigest:
         raise _meaning(address, error) from None
     except (urllib.error.URLError, http.client.HTTPException) as error:
         raise Unavailable(address, str(error)) from None
+    except ValueError as error:  # a name that no host can have
+        raise Refused("input_unreadable", f"{address}: {error}") from None
 
 
 def _meaning(address: str, error: urllib.error.HTTPError) -> Exception:

@@ -225,6 +225,8 @@ def _file_place(address: str) -> ObjectPlace:
 def _https_place(address: str) -> ObjectPlace:
     try:
         parts = urlsplit(address)
+        (parts.hostname or "").encode("idna")
+        _ = parts.port
     except ValueError as error:
         raise Refused("address_invalid", f"that is no https:// address: {error}") from None
     if "@" in parts.netloc or parts.query or not parts.hostname:

@@ -83,8 +83,12 @@ class _Packing:
         self._entries: list[TreeEntry] = []
         self._states: list[tuple[bytes, tuple[int, ...]]] = []
         self._bytes = 0
+        self._links: set[bytes] = set()
 
     def add(self, tar: tarfile.TarFile, path: bytes) -> None:
+        """In the order of the paths. Nothing lies below a link."""
+        if any(folder in self._links for folder in _folders(path)):
+            raise _changed(path)
         with _noticing(path):
             status = os.lstat(os.path.join(self._root, path))
             self._states.append((path, _state(status)))
@@ -110,6 +114,7 @@ class _Packing:
         header = _header(path)
         header.type, header.linkname, header.mode = tarfile.SYMTYPE, _text(target), 0o777
         tar.addfile(header)
+        self._links.add(path)
         self._entries.append(TreeEntry(path, EntryKind.LINK, hashlib.sha256(target).hexdigest()))
 
     def _add_file(self, tar: tarfile.TarFile, path: bytes) -> None:
@@ -147,6 +152,12 @@ class _Source:
 
     def sha256(self) -> str:
         return self._digest.hexdigest()
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    """Those on the way to a path, the nearest first."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
 
 
 def _header(path: bytes) -> tarfile.TarInfo:

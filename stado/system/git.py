@@ -48,11 +48,11 @@ class GitFolder:
         try:
             answer = found._run("rev-parse", "--is-inside-work-tree")
         except FileNotFoundError:
-            if any((above / ".git").exists() for above in (folder, *folder.parents)):
+            if _has_git_above(folder):
                 raise _refused(folder, "git is not installed here") from None
             return None
         if answer.returncode != 0:
-            if _NO_REPOSITORY in answer.stderr and not (folder / ".git").exists():
+            if _NO_REPOSITORY in answer.stderr and not _has_git_above(folder):
                 return None
             raise _refused(folder, _last_line(answer.stderr))
         return found if answer.stdout.strip() == b"true" else None
@@ -113,6 +113,11 @@ class GitFolder:
         except subprocess.TimeoutExpired:
             what = f"git {arguments[0]} takes longer than {_SECONDS_MAX:g} s"
             raise _refused(self._folder, what) from None
+
+
+def _has_git_above(folder: Path) -> bool:
+    """Then it may be ignored what lies there, whatever git says of a repository that is broken."""
+    return any((above / ".git").exists() for above in (folder, *folder.parents))
 
 
 def _environment() -> dict[str, str]:

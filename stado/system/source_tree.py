@@ -5,6 +5,7 @@ what hardly anybody wants, without what `.stadoignore` names.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ class _Ignored:
 
     def __init__(self, folder: Path) -> None:
         self._lines = _ignore_lines(folder / IGNORE_FILE)
+        _check_patterns(folder / IGNORE_FILE, self._lines)
         self._spec = GitIgnoreSpec.from_lines(self._lines)
 
     def add_in_front(self, lines: Iterable[str]) -> None:
@@ -132,13 +134,24 @@ def _ignore_lines(path: Path) -> list[str]:
             raise Refused(
                 "ignore_file_unreadable", f"{path} has more than {_IGNORE_BYTES_MAX} bytes"
             )
-        return data.decode("utf-8").splitlines()
+        return data.decode("utf-8-sig").splitlines()
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(
             "ignore_file_unreadable", f"{path} cannot be read: {error}: mend or remove it"
         ) from None
+
+
+def _check_patterns(path: Path, lines: Sequence[str]) -> None:
+    for number, line in enumerate(lines, 1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error) as error:
+            raise Refused(
+                "ignore_file_unreadable",
+                f"{path}, line {number}: {line!r} is no pattern ({error}): mend or remove it",
+            ) from None
 
 
 def _walk(folder: Path, ignored: _Ignored) -> Iterator[bytes]:
@@ -173,6 +186,8 @@ class _Taking:
         self._sizes: dict[bytes, int] = {}
         self._secrets: list[str] = []
         self._left_out: list[str] = []
+        self._links: dict[bytes, bool] = {}
+        """Of folders on the way to a path: whether one is a link by now."""
 
     def take(self, paths: Iterable[bytes]) -> None:
         for path in paths:
@@ -211,12 +226,23 @@ class _Taking:
             status = os.lstat(full)
         except (FileNotFoundError, NotADirectoryError):
             return  # tracked, and deleted here
+        if self._is_behind_link(path):
+            return  # so is what a link has taken the place of, wherever that leads
         if stat.S_ISLNK(status.st_mode):
             self._take_link(path, full)
         elif stat.S_ISREG(status.st_mode):
             self._take_file(path, status.st_size)
         elif not stat.S_ISDIR(status.st_mode):  # of a folder in a file's place git lists the files
             self.leave_out(path, "neither a file nor a link")
+
+    def _is_behind_link(self, path: bytes) -> bool:
+        folder = path.rpartition(b"/")[0]
+        if not folder:
+            return False
+        if folder not in self._links:
+            is_link = os.path.islink(os.path.join(self._root, folder))
+            self._links[folder] = is_link or self._is_behind_link(folder)
+        return self._links[folder]
 
     def _take_link(self, path: bytes, full: bytes) -> None:
         reached = os.path.realpath(full)

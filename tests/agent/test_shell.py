@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -79,3 +80,14 @@ def test_a_line_is_shown_without_control_characters_and_cut(tmp_path: Path) -> N
     shown = shell.failed_line("\x1b[31m" + "x" * 300)
     assert shown is not None
     assert shown == "in line 1: [31m" + "x" * 195 + "…"
+
+
+def test_what_a_command_put_in_the_place_of_its_failed_line_keeps_nobody(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, and a link to a file of the host."""
+    shell = StrictShell("/bin/bash", tmp_path / "failed-line")
+    os.mkfifo(shell.failure)
+    assert shell.failed_line("one") is None
+    shell.failure.unlink()
+    (tmp_path / "other").write_text("1 \n")
+    shell.failure.symlink_to(tmp_path / "other")
+    assert shell.failed_line("one") is None

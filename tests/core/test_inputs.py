@@ -68,6 +68,8 @@ def test_a_reference_is_what_it_looks_like(text: str, reference: object) -> None
         (f"data=s3://lab/.a{AT}", "address_invalid", "no dot in front"),
         (f"data=s3://me:secret@lab/a{AT}", "address_invalid", "must be s3://bucket/key"),
         (f"data=ftp://lab/a{AT}", "address_invalid", "use s3://bucket/key"),
+        (f"data=https://a..b/x{AT}", "address_invalid", "that is no https:// address"),
+        (f"data=https://a:b/x{AT}", "address_invalid", "that is no https:// address"),
         (f"data=http://lab/a{AT}", "address_invalid", "https://host/path"),
         (f"data=https://me:secret@host/a{AT}", "address_invalid", "'https://host/a'"),
         (f"data=https://host/a?sig=secret{AT}", "address_invalid", "'https://host/a'"),

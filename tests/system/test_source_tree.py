@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stado.errors import Refused
+from stado.jobs.archives import pack, unpack
 from stado.system.source_tree import SourceTree, read_source_tree
 
 IDENTITY = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
@@ -277,3 +278,45 @@ def test_where_there_is_no_git_at_all_the_folder_is_walked(
     write(folder, "a")
     monkeypatch.setenv("PATH", "/nowhere")
     assert names(read_source_tree(folder)) == ["a"]
+
+
+@pytest.mark.parametrize("leads", ["out", "in"])
+def test_what_a_link_has_taken_the_place_of_is_deleted(work_tree: Path, leads: str) -> None:
+    """git still lists the files of the folder that was there."""
+    (work_tree / "data").mkdir()
+    (work_tree / "data/x").write_text("mine")
+    git(work_tree, "add", "data/x")
+    target = work_tree.parent / "elsewhere" if leads == "out" else work_tree / "moved"
+    (work_tree / "data").rename(target)
+    os.symlink(os.path.relpath(target, work_tree), work_tree / "data")
+    tree = read_source_tree(work_tree)
+    assert b"data/x" not in tree.sizes
+    assert (b"data" in tree.sizes) is (leads == "in")
+    packed = pack(work_tree, tree.sizes, work_tree.parent / "packed")
+    (work_tree.parent / "unpacked").mkdir()
+    limits = {"files_max": packed.files, "bytes_max": packed.bytes}
+    unpacked = unpack(work_tree.parent / "packed", work_tree.parent / "unpacked", **limits)
+    assert unpacked == packed
+
+
+def test_below_a_repository_that_is_broken_nothing_is_taken(folder: Path) -> None:
+    """Nobody knows what is ignored there."""
+    (folder / ".git").write_text("gitdir: /nowhere/x\n")
+    (folder / "sub").mkdir()
+    with pytest.raises(Refused) as error:
+        read_source_tree(folder / "sub")
+    assert error.value.code == "workdir_unreadable"
+
+
+@pytest.mark.parametrize("line", ["!", "[z-a]"])
+def test_a_line_that_is_no_pattern_is_named(folder: Path, line: str) -> None:
+    (folder / ".stadoignore").write_text(f"*.log\n{line}\n")
+    with pytest.raises(Refused, match="line 2") as error:
+        read_source_tree(folder)
+    assert error.value.code == "ignore_file_unreadable"
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_pattern(folder: Path) -> None:
+    (folder / ".stadoignore").write_bytes(b"\xef\xbb\xbfbig.bin\n")
+    (folder / "big.bin").write_text("x")
+    assert b"big.bin" not in read_source_tree(folder).sizes
