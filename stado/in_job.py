@@ -227,15 +227,17 @@ def _building_folder(target: Path | None) -> Path:
 
 
 def _put_in_place(building: Path, target: Path, said: Mapping[str, Any]) -> None:
-    """At no moment the sidecar speaks of another checkpoint than its own, or there is none at all;
-    the folder is saved only once it has stood still."""
+    """At no moment the sidecar speaks of another checkpoint than its own, and none that is half
+    removed looks like one; the folder is saved only once it has stood still."""
     step, earlier = said["step"], _steps(target)
     (target / _SIDECAR_NAME).unlink(missing_ok=True)
     if step in earlier:
-        _remove(earlier.pop(step))
+        _set_aside(earlier.pop(step))
     _move(building, target / f"{_STEP_PREFIX}{step:012d}")
     for folder in earlier.values():
-        _remove(folder)
+        _set_aside(folder)
+    for leftover in target.glob(f".*{_STEP_PREFIX}*"):
+        _remove(leftover)
     _replace(target / _SIDECAR_NAME, _json(said))
 
 
@@ -265,6 +267,13 @@ def _steps(target: Path) -> dict[int, Path]:
     return found
 
 
+def _set_aside(folder: Path) -> None:
+    """In one step, for who is killed while it is removed."""
+    aside = folder.with_name(f".old-{folder.name}")
+    _remove(aside)
+    os.rename(folder, aside)
+
+
 def _move(source: Path, target: Path) -> None:
     """The two may be on different file systems, as they may be in a container."""
     import errno
@@ -276,6 +285,7 @@ def _move(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         partial = target.with_name(f".{target.name}")
+        _remove(partial)
         shutil.copytree(source, partial)
         os.rename(partial, target)
 

@@ -165,7 +165,7 @@ class CheckpointSync:
 
     def _past(self) -> Past:
         best = self._best.ref if self._best is not None else None
-        return Past(self._kept(), self._saved, best)
+        return Past(self._kept(), self._saved, best, self._seen)
 
     def _kept(self) -> list[Save]:
         return [*([] if self._best is None else [self._best]), *self._newest]

@@ -96,9 +96,15 @@ class LogShipper:
     def begin_epoch(self, epoch: int) -> LogEpoch:
         """What has not been shipped yet belongs to this epoch."""
         self._of = LogEpoch(self._of.job_id, epoch, self._position)
-        self._stored, self._compacted_bytes = [], 0
+        self._stored, self._compacted_bytes, self._unclear = [], 0, False
         self._spool.keep_head_from(self._position)
         return self._of
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the store may have more than we know: to be asked (`go_on`) before an epoch
+        begins that would ship the same again."""
+        return self._unclear
 
     def go_on(self) -> None:
         """Takes up where another shipper of this epoch left off, or where an unclear answer left

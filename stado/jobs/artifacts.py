@@ -20,7 +20,7 @@ from stado.core.records import Artifact, Manifest, OutputFile, Record
 from stado.core.states import State
 from stado.errors import Exists, NotFound, Refused, Unreadable
 from stado.jobs.finding import find_job, was_deleted
-from stado.jobs.outputs import newest_manifest
+from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import LIST_LIMIT_MAX, walk
 
@@ -92,7 +92,7 @@ def part_of(files: Sequence[OutputFile], path: str) -> dict[str, OutputFile]:
 def output_of(repo: Repository, record: Record, path: str) -> tuple[Manifest, str]:
     """What a job at rest left, with the SHA-256 of that manifest. Raises `Refused` when it left
     nothing there."""
-    newest = newest_manifest(repo, record.id, up_to_epoch=record.epoch)
+    newest = find_present_manifest(repo, record.id, record.epoch, record.state)
     if newest is None or not newest.files:
         raise Refused("output_missing", f"job {record.id} left no files")
     try:

@@ -169,7 +169,12 @@ class _Download:
         check_folder(folder, manifest.job_id)
         places = safe_targets(folder, names)
         self._targets = {file.path: places[name] for file, name in zip(files, names, strict=True)}
-        self._taken = {PurePosixPath(name).parts[0] for name in names}
+        self._taken = {
+            PurePosixPath(file.path.removeprefix(wanted.below)).parts[0]
+            for file in manifest.files
+            if file.path.startswith(wanted.below)
+        }
+        """Also by what is not wanted now: it may be there from another time."""
         self._partial = safe_target(folder, _own_name(PARTIAL_NAME, "stado", self._taken))
         self._token = repo.entropy.token()
         self._failed = False

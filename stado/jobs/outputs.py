@@ -178,8 +178,12 @@ def newest_manifest(repo: Repository, job_id: str, *, up_to_epoch: int) -> Manif
 def find_present_manifest(
     repo: Repository, job_id: str, epoch: int, state: State
 ) -> Manifest | None:
-    """What a job left, as people are shown it: of one that was cancelled without recordings, also
-    where an earlier epoch had delivered some."""
+    """What a job left, as people are shown it: of one that has completed in its last epoch alone,
+    for what an earlier one left is of a try that failed; of one that was cancelled without
+    recordings, also where an earlier epoch had delivered some."""
+    if state is State.COMPLETED:
+        own = find_manifest(repo, job_id, epoch)
+        return own if own is not None and not own.partial else None
     manifest = newest_manifest(repo, job_id, up_to_epoch=epoch)
     if manifest is None or state is not State.CANCELLED:
         return manifest

@@ -73,6 +73,8 @@ class Past:
     states: Fingerprint = ()
     """Of the folder when it was last saved, or restored."""
     best: SaveRef | None = None
+    seen: Fingerprint | None = None
+    """Of the folder as it was seen to stand still; None: nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def save(
     manner: Manner = Manner(),
 ) -> Save | None:
     """Uploads a folder, as it is now, as a checkpoint. None, with nothing committed, when a file
-    was written in place before it was uploaded, or cannot be read.
+    was written in place before it was uploaded, or cannot be read, or when the folder is not as it
+    was seen to stand still.
 
     After any failure but a manifest without an answer, the new parts are deleted as far as the
     store goes along. A crash leaves parts without a manifest, which nobody reads."""
@@ -113,7 +116,7 @@ def save(
     names = (keys.checkpoint_part(job_id, epoch, sequence, number) for number in itertools.count())
     upload = _Upload(repo, names, past, manner)
     try:
-        states = _take_snapshot(folder, snapshot)
+        states = _take_snapshot(folder, snapshot, past.seen)
         files = [upload.save(snapshot, state) for state in states]
         meta, invalid = _meta_of(snapshot, states, files, past)
         at = repo.now()
@@ -151,11 +154,13 @@ class _NotWhole(Exception):
     """What was taken of the folder is not what was there at any one time."""
 
 
-def _take_snapshot(folder: Path, snapshot: Path) -> Fingerprint:
+def _take_snapshot(folder: Path, snapshot: Path, seen: Fingerprint | None) -> Fingerprint:
     """Gives the files of a folder second names in `snapshot`, and says what they hold. What is
     replaced in the folder from then on stays as it was in the snapshot. Raises `_NotWhole`."""
     remove_folder(snapshot)
     before = fingerprint(folder)
+    if seen is not None and before != seen:
+        raise _NotWhole("the folder changed after it had stood still")
     try:
         for path, _, _ in before:
             make_folder((snapshot / path).parent)

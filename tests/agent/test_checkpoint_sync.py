@@ -17,6 +17,7 @@ from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
 from stado.storage.port import Blob, FileDigest, Version
+from stado_agent import checkpoint_sync
 from stado_agent.checkpoint_sync import CheckpointSync
 from tests.jobs.world import World
 
@@ -323,3 +324,25 @@ def test_a_caller_can_stop_a_restore_between_two_parts(world: World, tmp_path: P
         CheckpointSync(world.repo, tmp_path / "to").restore_newest(JOB, between=between)
     assert len(looks) == 4
     assert sorted(os.listdir(tmp_path)) == ["checkpoints", "to"]
+
+
+def test_a_folder_that_changed_after_it_was_seen_to_stand_still_is_not_saved(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after the second look: half of it is new then."""
+    folder = _folder(tmp_path)
+    sync, looks = CheckpointSync(world.repo, folder), 0
+
+    def look(looked_at: Path) -> saving.Fingerprint:
+        nonlocal looks
+        found, looks = saving.fingerprint(looked_at), looks + 1
+        if looks == 2:
+            _replace(folder / "part-0", "new and longer")
+        return found
+
+    monkeypatch.setattr(checkpoint_sync, "fingerprint", look)
+    _beat(world, sync, 2)
+    assert _manifests(world) == []
+    _replace(folder / "part-1", "new and longer, too")
+    _beat(world, sync, 2)
+    assert len(_manifests(world)) == 1

@@ -14,9 +14,17 @@ from hypothesis import strategies as st
 
 from stado.core import keys
 from stado.core.records import LogAccount, Manifest, OutputFile
+from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
-from stado.jobs.downloads import download
-from stado.jobs.outputs import SMALL_TRANSFERS, OutputPublisher, find_manifest, local_files, publish
+from stado.jobs.downloads import Wanted, download
+from stado.jobs.outputs import (
+    SMALL_TRANSFERS,
+    OutputPublisher,
+    find_manifest,
+    find_present_manifest,
+    local_files,
+    publish,
+)
 from stado.jobs.repository import Repository
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.keys import KEY_BYTES_MAX, check_key
@@ -295,5 +303,36 @@ def test_a_manifest_of_a_log_alone_does_not_hide_the_files_of_an_earlier_epoch(
     log = LogAccount(written=9, kept=0, dropped=9)
     empty = Manifest(job_id=JOB, epoch=2, partial=True, files=[], log=log)
     world.store.put(keys.output_manifest(JOB, 2), empty.encode())
-    assert download(world.repo, job_id=JOB, epoch=2, folder=tmp_path / "out").manifest.epoch == 1
+    out = tmp_path / "out"
+    fetched = download(world.repo, job_id=JOB, epoch=2, folder=out, state=State.FAILED)
+    assert fetched.manifest.epoch == 1
     assert (tmp_path / "out" / "a").exists()
+
+
+# --- what a job left, over its epochs -------------------------------------------------------
+
+
+def test_what_a_try_left_that_failed_is_not_what_a_completed_job_left(
+    world: World, tmp_path: Path
+) -> None:
+    first = write_files(tmp_path / "first", "result.json")
+    publish(world.repo, job_id=JOB, epoch=1, folder=first, partial=True)
+    (tmp_path / "second").mkdir()
+    publish(world.repo, job_id=JOB, epoch=2, folder=tmp_path / "second", partial=False)
+    assert find_present_manifest(world.repo, JOB, 2, State.COMPLETED) is None
+    shown = find_present_manifest(world.repo, JOB, 2, State.FAILED)
+    assert shown is not None
+    assert [file.path for file in shown.files] == ["result.json"]
+
+
+def test_a_part_that_is_fetched_later_leaves_what_is_there_of_the_job(
+    world: World, tmp_path: Path
+) -> None:
+    """The job's own files have the names that ours would have."""
+    source = write_files(tmp_path / "source", "manifest.json", "model", ".stado-partial/x")
+    publish(world.repo, job_id=JOB, epoch=1, folder=source, partial=False)
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    download(world.repo, job_id=JOB, epoch=1, folder=out, wanted=Wanted(only=["model"]))
+    for path in ("manifest.json", "model", ".stado-partial/x"):
+        assert (out / path).read_text() == path

@@ -301,3 +301,23 @@ def test_a_job_loads_a_handful_of_modules_of_the_standard_library(job: Path) -> 
     assert len(loaded) < 30, sorted(loaded)
     used = modules_after("import stado; stado.progress(0.5); stado.metrics(1, a=1)", environment)
     assert not {*HEAVY} & used
+
+
+def test_what_a_killed_save_left_is_in_nobodys_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A copy that was cut, and one that was about to be removed."""
+    folder = tmp_path / "checkpoints"
+    monkeypatch.setenv("STADO_CHECKPOINT_DIR", str(folder))
+    monkeypatch.setenv("STADO_REPORT_DIR", str(tmp_path / "report"))
+    for name in (".step-000000000005", ".old-step-000000000300"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "half").write_text("half")
+    with stado.checkpoint(step=300) as building:
+        (building / "weights").write_text("later")
+    with stado.checkpoint(step=5) as building:
+        (building / "weights").write_text("w")
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["step-000000000005"]
+    found = stado.latest_checkpoint()
+    assert found is not None
+    assert (found.folder / "weights").read_text() == "w"
