@@ -84,8 +84,9 @@ def test_a_failed_job_leaves_its_log_and_its_files(make_fleet: MakeFleet, tmp_pa
     submission = fleet.submit("echo a > $STADO_OUTPUT_DIR/a; echo oh no >&2; exit 7")
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.FAILED}
-    manifest = download(fleet.repo, job_id=job_id, epoch=1, folder=tmp_path / "results").manifest
-    assert manifest.partial
+    folder = tmp_path / "results"
+    fetched = download(fleet.repo, job_id=job_id, epoch=1, folder=folder, state=State.FAILED)
+    assert fetched.manifest.partial
     assert (tmp_path / "results" / "a").read_text() == "a\n"
     assert (tmp_path / "results" / "log.txt").read_text() == "oh no\n"
     ending = fleet.story(job_id).record.ending
