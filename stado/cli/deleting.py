@@ -48,16 +48,18 @@ def delete(*, job: str, note: str | None, yes: bool, as_json: bool, target: Targ
 
 
 def _selection(repo: Repository, text: str, user: str) -> Selection:
-    """Also one whose deletion was begun, and whose record is still there."""
+    """Also one whose deletion was begun and is not finished."""
     from stado.cli.selectors import Selection, select
+    from stado.core.ids import is_job_id
     from stado.errors import Refused
-    from stado.jobs.status import states_of
+    from stado.jobs.deletion import is_unfinished
 
     try:
         return select(repo, text, user=user)
     except Refused as error:
         job_id = text.strip().lower()
-        if error.code != "job_deleted" or job_id not in states_of(repo, job_id):
+        begun = error.code == "job_deleted" and is_job_id(job_id)
+        if not begun or not is_unfinished(repo, job_id):
             raise
         return Selection(text, [job_id], batch=False)
 

@@ -60,6 +60,21 @@ def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -
     return Deletion(job_id, deleted + checkpoints, policies_stay=some_stay)
 
 
+def is_unfinished(repo: Repository, job_id: str) -> bool:
+    """Of a job that was deleted: whether whoever did it stopped on the way. Its record can be gone
+    by then, for others remove that too; the run is noted once all the rest has been done."""
+    record = repo.open_cell(job_id, repo.cells(job_id).highest).record
+    try:
+        stored = repo.find_run(record.run_id)
+        if stored is None:
+            return False
+        noted = ids.number_in(job_id, stored.value.base_id) in stored.value.deleted
+        rests = any(repo.find_record(state, job_id) for state in State if state.at_rest)
+    except Unreadable:
+        return True  # to go on once more does no harm
+    return not noted or rests
+
+
 def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> OpenCell:
     """The cell that deletes it: ours, or that of somebody who has not finished."""
     found = find_job(repo, job_id)

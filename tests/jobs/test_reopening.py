@@ -13,8 +13,8 @@ from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.claim import claim
-from stado.jobs.deletion import delete
-from stado.jobs.endings import claim_for_intent, open_epoch
+from stado.jobs.deletion import delete, is_unfinished
+from stado.jobs.endings import claim_for_intent, open_epoch, settle
 from stado.jobs.finding import find_job, is_known, was_deleted
 from stado.jobs.life import LifeSigns
 from stado.jobs.queue_index import Repair
@@ -452,3 +452,20 @@ def test_a_job_that_fails_again_rests_as_it_failed_last(world: World) -> None:
     end(world.repo_over(counting), claimed, Verdict.FAILED)
     assert world.record(State.FAILED, job).epoch == 2
     assert counting.snapshot().of(Operation.REPLACE) == 0
+
+
+def test_a_deletion_that_stopped_on_the_way_is_known_though_its_record_is_gone(
+    world: World,
+) -> None:
+    """Somebody has settled the job meanwhile: only its whole id leads to it then."""
+    job = ended(world)
+    world.store.put(keys.log_segment(job, 1, 0), b"line\n")
+    deleter = Actor(world.store, lambda store: delete(world.repo_over(store), job, by="ada"))
+    while not world.has(keys.open_cell(job, 2)):
+        deleter.step()
+    deleter.kill()
+    settle(world.repo, job, 1)
+    assert world.states(job) == set()
+    assert is_unfinished(world.repo, job)
+    assert delete(world.repo, job, by="ada").objects == 1
+    assert not is_unfinished(world.repo, job)
