@@ -188,7 +188,7 @@ def run_each(processes: Sequence[subprocess.Popen[bytes]]) -> list[tuple[int, by
 
 
 def report(world: World, consumer: str, *, age_seconds: float = 0.0, **changes: Any) -> None:
-    """An agent's broadcast of so long ago."""
+    """An agent's broadcast of so long ago and a second, as files' times lag by a clock's tick."""
     capacity = Capacity(
         consumer=consumer,
         incarnation="i1",
@@ -207,5 +207,5 @@ def report(world: World, consumer: str, *, age_seconds: float = 0.0, **changes: 
     )
     world.repo.store.put(keys.capacity(consumer), capacity.evolve(**changes).encode())
     if age_seconds:
-        then = time.time() - age_seconds
+        then = time.time() - age_seconds - 1
         os.utime(world.path / keys.capacity(consumer), (then, then))
