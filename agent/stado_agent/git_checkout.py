@@ -8,6 +8,7 @@ allowed. Each call of git is a process of the job: what it prints is in the job'
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,9 @@ from pathlib import Path
 from stado.core.repos import commit_flaw, folder_flaw, url_flaw
 from stado.core.spec import GitRepo
 from stado.jobs.folders import remove_folder
-from stado_agent.host_cache import HostCache
+from stado_agent.host_cache import HostCache, set_aside
+
+log = logging.getLogger(__name__)
 
 _SETTINGS = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.askPass="),
@@ -100,34 +103,47 @@ class GitCheckout:
         """Makes an empty folder a clone with exactly this commit. Raises `CheckoutFailed`,
         `OSError` of this host."""
         _check(repo)
+        self._init(folder, repo.commit, "--quiet")
         with self._cache.entry(_name_of(repo.url), self._heed) as entry:
-            kept = self._with_commit(entry, repo)
-            self._init(folder, repo.commit, "--quiet")
-            self._expect(
-                folder, "fetch", "--quiet", "--no-tags", "--depth=1", "--", str(kept), _ref(repo)
-            )
-        self._expect(folder, "remote", "add", "--", "origin", repo.url)
-        self._expect(folder, "checkout", "--quiet", "--detach", "FETCH_HEAD")
+            kept = entry / "repo.git"
+            if not self._take_kept(kept, repo, folder):
+                self._make_anew(kept, repo)
+                self._expect(self._take(kept, repo, folder))
+        self._expect(self._git(folder, "remote", "add", "--", "origin", repo.url))
+        self._expect(self._git(folder, "checkout", "--quiet", "--detach", "FETCH_HEAD"))
 
-    def _with_commit(self, entry: Path, repo: GitRepo) -> Path:
-        """The repository of this host, once it has the commit. One that lacks it and cannot get
-        it, be it for what a killed git left, gives way to a new one."""
-        kept = entry / "repo.git"
-        if kept.exists():
-            _remove_locks(kept)
-            if self._has(kept, repo) or self._fetch(kept, repo).exit_code == 0:
-                return kept
-        made = entry / "new.git"
+    def _take_kept(self, kept: Path, repo: GitRepo, folder: Path) -> bool:
+        """False when the host has no repository that has the commit or can get it: none at all, or
+        one that was damaged, be it by a killed git."""
+        if not kept.exists():
+            return False
+        _remove_locks(kept)
+        if not self._has(kept, repo) and self._fetch(kept, repo).exit_code != 0:
+            return False
+        answer = self._take(kept, repo, folder)
+        if answer.exit_code != 0:
+            log.warning(
+                "event=kept_repository_damaged url=%r error=%r", repo.url, answer.telling_line
+            )
+        return answer.exit_code == 0
+
+    def _take(self, kept: Path, repo: GitRepo, folder: Path) -> GitAnswer:
+        options = ("--quiet", "--no-tags", "--depth=1")
+        return self._git(folder, "fetch", *options, "--", str(kept), _ref(repo))
+
+    def _make_anew(self, kept: Path, repo: GitRepo) -> None:
+        """The repository of this host, which takes the place of one that cannot be used."""
+        made = kept.with_name("new.git")
         remove_folder(made)
         made.mkdir(mode=0o700)
         self._init(made, repo.commit, "--quiet", "--bare")
         answer = self._fetch(made, repo)
         if answer.exit_code != 0:
             remove_folder(made)
-            raise CheckoutFailed(answer.telling_line)
-        remove_folder(kept)
+        self._expect(answer)
+        aside = set_aside(kept)
         made.rename(kept)
-        return kept
+        remove_folder(aside)
 
     def _has(self, kept: Path, repo: GitRepo) -> bool:
         """A reference is written when all that it needs is there."""
@@ -148,10 +164,9 @@ class GitCheckout:
 
     def _init(self, folder: Path, commit: str, *options: str) -> None:
         algorithm = () if len(commit) == 40 else ("--object-format=sha256",)
-        self._expect(folder, "init", "--template=", *algorithm, *options)
+        self._expect(self._git(folder, "init", "--template=", *algorithm, *options))
 
-    def _expect(self, folder: Path, *arguments: str) -> None:
-        answer = self._git(folder, *arguments)
+    def _expect(self, answer: GitAnswer) -> None:
         if answer.exit_code != 0:
             raise CheckoutFailed(answer.telling_line)
 

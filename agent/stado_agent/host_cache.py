@@ -19,6 +19,7 @@ from stado.ports import Clock
 BYTES_MAX_DEFAULT = 2 * 1024**3
 _LOOK_SECONDS = 0.1
 _LOCK = ".lock"
+_ASIDE = ".gone"
 _ENTRIES_MAX = 1000
 
 
@@ -73,7 +74,7 @@ class HostCache:
     def _trim(self, *, keep: str) -> None:
         """Removes what was not used for longest, as far as nobody has it and the host lets us."""
         used = self._by_use()
-        sizes = {name: _size(self._folder / name) for name in used}
+        sizes = {name: self._size(name) for name in used}
         excess = sum(sizes.values()) - self._bytes_max
         for number, name in enumerate(used):
             if excess <= 0 and len(used) - number <= _ENTRIES_MAX:
@@ -93,15 +94,34 @@ class HostCache:
             descriptor = self._try_lock(name)
             if descriptor is not None:
                 try:
-                    remove_folder(self._folder / name)
+                    remove_folder(set_aside(self._folder / name))
                     self._lock_path(name).unlink(missing_ok=True)
                 finally:
                     os.close(descriptor)
                 return True
         return False
 
+    def _size(self, name: str) -> int:
+        """With what a killed process could not remove any more."""
+        folder = self._folder / name
+        return _size(folder) + _size(_aside(folder))
+
     def _lock_path(self, name: str) -> Path:
         return self._folder / f"{name}{_LOCK}"
+
+
+def set_aside(folder: Path) -> Path:
+    """Takes its name from a folder that is to be removed, and says where it is now: whoever is
+    killed on the way leaves no half of it under the name that counts."""
+    aside = _aside(folder)
+    remove_folder(aside)
+    with suppress(FileNotFoundError):
+        folder.rename(aside)
+    return aside
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}{_ASIDE}")
 
 
 def _size(folder: Path) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from stado.core.spec import Snapshot
 from stado.core.trees import shown
@@ -16,7 +16,7 @@ from stado.jobs.folders import remove_folder
 from stado.jobs.repository import Repository
 from stado_agent.host_cache import HostCache
 
-Result = TypeVar("Result")
+log = logging.getLogger(__name__)
 
 _ARCHIVE = "tree.tar.gz"
 
@@ -42,15 +42,17 @@ class SnapshotFetch:
         """Makes an empty folder hold the tree. Raises `Refused` (`snapshot_missing`), `Conflict`,
         `Unreadable`, `UnsafeArchive`, `OSError` of this host.
 
-        An archive of this host that is not what it should be is fetched anew."""
+        An archive of this host that is not what it should be, or cannot be read, is fetched
+        anew."""
         own = folder.with_name(f"{folder.name}.{_ARCHIVE}")
         try:
             was_here = self._get(snapshot, own, anew=False)
             try:
                 self._unpack(snapshot, own, folder)
-            except UnsafeArchive:
+            except (UnsafeArchive, OSError) as error:
                 if not was_here:
                     raise
+                log.warning("event=kept_snapshot_damaged error=%r", str(error))
                 self._get(snapshot, own, anew=True)
                 self._unpack(snapshot, own, folder)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -35,7 +36,8 @@ from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.jobs.world import World
 
-DONE = "git"
+_FAILS_TO_BE_READ = "/proc/self/mem"
+"""Of which the first bytes cannot be read, as on a disk with bad sectors."""
 
 
 # --- snapshots --------------------------------------------------------------------------------
@@ -125,8 +127,9 @@ def test_jobs_of_one_host_fetch_a_snapshot_once(scene: WithSnapshot) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:-20]),
         lambda path: path.write_bytes(b"nonsense"),
         lambda path: path.unlink(),
+        lambda path: (path.unlink(), path.symlink_to(_FAILS_TO_BE_READ)),
     ],
-    ids=["cut", "nonsense", "gone"],
+    ids=["cut", "nonsense", "gone", "bad sectors"],
 )
 def test_what_a_host_kept_is_fetched_anew_when_it_is_damaged(
     scene: WithSnapshot, damage: Callable[[Path], object]
@@ -435,6 +438,90 @@ def leave_locks(lab: Lab) -> None:
         (kept / name).parent.mkdir(exist_ok=True, parents=True)
         (kept / name).touch()
     (kept / "objects" / "pack" / "tmp_pack_x").write_bytes(b"half")
+
+
+def _packs(kept: Path) -> list[Path]:
+    return list(kept.glob("objects/pack/*.pack"))
+
+
+def _cut_packs(kept: Path) -> None:
+    for pack_file in _packs(kept):
+        pack_file.chmod(0o600)
+        os.truncate(pack_file, pack_file.stat().st_size // 2)
+
+
+def _lose_packs(kept: Path) -> None:
+    for pack_file in _packs(kept):
+        pack_file.unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _cut_packs,
+        _lose_packs,
+        lambda kept: (kept / "HEAD").unlink(),
+        lambda kept: (kept / "config").write_text("[core"),
+        lambda kept: next(kept.glob("refs/stado/*")).write_text(""),
+        lambda kept: shutil.rmtree(kept / "objects"),
+    ],
+    ids=["cut", "lost", "head", "config", "reference", "half removed"],
+)
+def test_a_damaged_repository_of_the_host_is_fetched_anew(
+    lab: Lab, damage: Callable[[Path], object]
+) -> None:
+    """R138: once, and by whoever comes first."""
+    lab.check_out(lab.repo(lab.commits[0]))
+    (kept,) = (lab.folder / "cache").glob("*/repo.git")
+    damage(kept)
+    for _ in range(2):
+        work = lab.check_out(lab.repo(lab.commits[0]))
+        assert (work / "file").read_text() == "0\n"
+        assert (git(work, "status", "--porcelain"), git(work, "fsck")) == ("", "")
+    assert lab.fetches <= 3
+    assert [path.name for path in kept.parent.iterdir()] == ["repo.git"]
+
+
+def test_what_can_be_had_neither_here_nor_there_fails_with_gits_words(lab: Lab) -> None:
+    lab.check_out(lab.repo(lab.commits[0]))
+    (kept,) = (lab.folder / "cache").glob("*/repo.git")
+    _cut_packs(kept)
+    lab.origin.rename(lab.folder / "moved")
+    with pytest.raises(CheckoutFailed, match="does not appear to be a git repository"):
+        lab.check_out(lab.repo(lab.commits[0]))
+
+
+def test_a_kill_while_something_is_dropped_leaves_no_half_of_it_under_its_name(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a repository nor of what has to make room; and it goes another time."""
+    lab.check_out(lab.repo(lab.commits[0]))
+    (kept,) = (lab.folder / "cache").glob("*/repo.git")
+    _cut_packs(kept)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", _dies_half_way)
+        with pytest.raises(Killed):
+            lab.check_out(lab.repo(lab.commits[0]))
+        assert not kept.exists() or not _is_half(kept)
+        small = HostCache(lab.folder / "cache", LiveClock(), bytes_max=1)
+        with pytest.raises(Killed):
+            keep(small, "other", 100)
+        assert not kept.parent.exists()
+    assert (lab.check_out(lab.repo(lab.commits[0])) / "file").read_text() == "0\n"
+    keep(small, "another", 100)
+    left = sorted(path.name for path in (lab.folder / "cache").iterdir())
+    assert left == ["another", "another.lock"]
+
+
+def _dies_half_way(path: Path, **_: object) -> None:
+    if path.exists():
+        for found in path.rglob("HEAD"):
+            found.unlink()
+        raise Killed
+
+
+def _is_half(kept: Path) -> bool:
+    return not (kept / "HEAD").exists()
 
 
 def test_a_kill_in_the_middle_of_a_clone_leaves_nothing_broken(lab: Lab) -> None:
