@@ -16,8 +16,10 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stado.cli.answers import Answers
     from stado.cli.selectors import Selection
     from stado.core.records import Record
+    from stado.errors import Refused, StadoError
     from stado.jobs.downloads import Downloaded, Wanted
     from stado.jobs.repository import Repository
 
@@ -44,14 +46,15 @@ class Fetched(NamedTuple):
 )
 @json_option
 @target_options
-def results(*, job: str, folder: Path, only: list[str], as_json: bool, target: Target) -> None:
+def results(*, job: str, folder: Path, only: list[str], as_json: bool, target: Target) -> int:
     """Download the files, the log and the manifest of a job into DIR; of a batch, each job into
     DIR/<job id>.
 
     Each file is checked against the size and the SHA-256 of its manifest. When it was interrupted,
     the same command goes on: what is there and right is not fetched again. A job that failed has
     results too. ID is a job or batch id, a part of one, a run id, `last`, or `all`: every job of
-    yours that has ended, each into DIR/<job id>.
+    yours that has ended, each into DIR/<job id>. Of several jobs one that cannot be fetched keeps
+    none of the others back: it is named, and the exit code is 1.
     """
     from stado.core.output_paths import check_pattern
     from stado.jobs.downloads import Wanted
@@ -62,7 +65,7 @@ def results(*, job: str, folder: Path, only: list[str], as_json: bool, target: T
         selection = _selection(repo, job)
         folders = _folders(selection, folder)
         _check(folders, folder, selection)
-        _show(_fetch_all(repo, folders, Wanted(only=only)), as_json=as_json)
+        return _show(_fetch_all(repo, folders, Wanted(only=only)), as_json=as_json)
 
 
 @click.command()
@@ -70,7 +73,7 @@ def results(*, job: str, folder: Path, only: list[str], as_json: bool, target: T
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @json_option
 @target_options
-def recordings(*, job: str | None, folder: Path | None, as_json: bool, target: Target) -> None:
+def recordings(*, job: str | None, folder: Path | None, as_json: bool, target: Target) -> int:
     """Download what a job left in the folder `recordings` of its output into DIR.
 
     Without DIR into `recordings-<job id>` here. ID is a job id, a part of one, a run id, or
@@ -84,7 +87,7 @@ def recordings(*, job: str | None, folder: Path | None, as_json: bool, target: T
         job_id = named_or_newest(repo, job, user=user_name(), command="stado recordings")
         place = folder if folder is not None else Path(f"{RECORDINGS_FOLDER}-{job_id}")
         wanted = Wanted(below=f"{RECORDINGS_FOLDER}/")
-        _show(_fetch_all(repo, {job_id: place}, wanted), as_json=as_json)
+        return _show(_fetch_all(repo, {job_id: place}, wanted), as_json=as_json)
 
 
 def _selection(repo: Repository, text: str) -> Selection:
@@ -124,14 +127,17 @@ def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None
         check_folder(place, job_id)
 
 
-def _fetch_all(repo: Repository, folders: dict[str, Path], wanted: Wanted) -> list[Fetched]:
-    """One job after another, each with its files in parallel. Of several jobs some may have
-    nothing of what is wanted, but not all."""
+def _fetch_all(repo: Repository, folders: dict[str, Path], wanted: Wanted) -> Answers[Fetched]:
+    """One job after another, each with its files in parallel. Raises what is wrong with a job that
+    was named alone; of several it is collected, and some may have nothing of what is wanted, but
+    not all."""
+    from stado.cli.answers import Answers
     from stado.cli.downloading import shown_download
     from stado.cli.failures import going_on
-    from stado.errors import Refused
+    from stado.errors import Conflict, NotFound, Refused, Unreadable
 
-    fetched: list[Fetched] = []
+    fetched: dict[str, Fetched] = {}
+    refused: dict[str, Refused] = {}
     lacking: list[Refused] = []
     with (
         going_on("interrupted: what is whole stays; the same command goes on from here"),
@@ -139,14 +145,29 @@ def _fetch_all(repo: Repository, folders: dict[str, Path], wanted: Wanted) -> li
     ):
         for job_id, place in folders.items():
             try:
-                fetched.append(_fetch(repo, job_id, place, replace(wanted, sight=sight)))
-            except Refused as error:
-                if error.code != "output_unknown":
+                fetched[job_id] = _fetch(repo, job_id, place, replace(wanted, sight=sight))
+            except (Refused, Conflict, NotFound, Unreadable) as error:
+                if isinstance(error, Refused) and error.code == "output_unknown":
+                    lacking.append(error)
+                elif len(folders) == 1:
                     raise
-                lacking.append(error)
-    if not fetched:
+                else:
+                    refused[job_id] = _refusal(job_id, error)
+    if not fetched and not refused:
         raise _nothing(lacking, wanted)
-    return fetched
+    return Answers(fetched, refused)
+
+
+def _refusal(job_id: str, error: StadoError) -> Refused:
+    from stado.errors import Refused, StoreError, Unreadable
+
+    if isinstance(error, Refused):
+        return Refused(error.code, f"{job_id}: {error.text}")
+    code = "results_unreadable" if isinstance(error, Unreadable) else "results_damaged"
+    text = str(error)
+    if isinstance(error, StoreError):
+        text = text.removeprefix(f"{error.key}: ")
+    return Refused(code, f"{job_id}: {text}")
 
 
 def _nothing(lacking: Sequence[Exception], wanted: Wanted) -> Exception:
@@ -183,15 +204,18 @@ def _fetch(repo: Repository, job_id: str, folder: Path, wanted: Wanted) -> Fetch
     return Fetched(record, folder, downloaded, whole=wanted.log)
 
 
-def _show(fetched: list[Fetched], *, as_json: bool) -> None:
-    from stado.cli import render
+def _show(answers: Answers[Fetched], *, as_json: bool) -> int:
+    from stado.cli import exits, render
 
     if as_json:
-        render.print_json({"jobs": [_fields(one) for one in fetched]})
-        return
-    for one in fetched:
-        render.print_line(str(one.folder))
-        render.tell(_sentence(one))
+        jobs = [_fields(one) for one in answers.done.values()]
+        render.print_json({"jobs": jobs, "refused": answers.refused_fields()})
+    else:
+        for one in answers.done.values():
+            render.print_line(str(one.folder))
+            render.tell(_sentence(one))
+        answers.tell_refused("fetched")
+    return exits.FAILED if answers.refused else exits.OK
 
 
 def _sentence(one: Fetched) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -24,8 +25,8 @@ def leave(world: World, job_id: str, tmp_path: Path, files: dict[str, bytes]) ->
     publish(world.repo, job_id=job_id, epoch=1, folder=folder, partial=False)
 
 
-def finished_batch(stado: Program, world: World, tmp_path: Path) -> list[str]:
-    ids = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"one\ntwo\n").splitlines()
+def finished_batch(stado: Program, world: World, tmp_path: Path, run_id: str = "b") -> list[str]:
+    ids = stado.ok("submit", "--run-id", run_id, "--batch", "-", stdin=b"one\ntwo\n").splitlines()
     for job_id in ids:
         leave(world, job_id, tmp_path, {"name": job_id.encode()})
         world.complete(job_id)
@@ -132,6 +133,34 @@ def test_a_file_that_is_missing_is_no_refusal(stado: Program, world: World, tmp_
     (world.path / keys.output_file(job_id, 1, "a")).unlink()
     sentence = stado.refused("results", job_id, str(tmp_path / "out"), code=1)
     assert "a is missing" in sentence
+
+
+def test_of_a_batch_a_damaged_job_costs_none_of_the_others(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R200: each is named, and the exit code says that it is not all."""
+    ids = finished_batch(stado, world, tmp_path)
+    ids += finished_batch(stado, world, tmp_path, run_id="c")
+    damaged, unreadable = min(ids), max(ids)
+    (world.path / keys.output_file(damaged, 1, "name")).unlink()
+    (world.path / keys.output_manifest(unreadable, 1)).write_bytes(b"{")
+    whole = sorted(set(ids) - {damaged, unreadable})
+    out = tmp_path / "out"
+    result = stado("results", "all", str(out))
+    assert result.exit_code == 1
+    assert sorted(result.stdout.split()) == [str(out / job_id) for job_id in whole]
+    told = [line for line in result.stderr.splitlines() if line.startswith("stado: ")]
+    key = keys.output_manifest(unreadable, 1)
+    missing = "name is missing, though the manifest names it"
+    broken = "it is no JSON document: Input data was truncated"
+    assert sorted(told) == [
+        f"stado: not fetched: {damaged}: {missing} (results_damaged)",
+        f"stado: not fetched: {unreadable}: {key} is unreadable: {broken} (results_unreadable)",
+    ]
+    again = stado("results", "all", str(out), "--json")
+    assert again.exit_code == 1
+    refused = {one["job_id"]: one["code"] for one in json.loads(again.stdout)["refused"]}
+    assert refused == {damaged: "results_damaged", unreadable: "results_unreadable"}
 
 
 def test_a_job_that_still_runs_says_that_more_may_come(
