@@ -8,7 +8,7 @@ import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -35,11 +35,27 @@ def walk_files(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tu
                 yield path, mode
 
 
-def make_folder(folder: Path) -> None:
-    """With all above it that is missing. Raises `OSError`."""
+def make_folder(folder: Path) -> list[Path]:
+    """With all above it that is missing; what was, from the top. Raises `OSError`."""
     missing = list(itertools.takewhile(lambda path: not path.is_dir(), [folder, *folder.parents]))
-    for path in reversed(missing):
+    missing.reverse()
+    for path in missing:
         path.mkdir(exist_ok=True)
+    return missing
+
+
+@contextmanager
+def folder_for(folder: Path) -> Iterator[None]:
+    """Makes a folder for what is done meanwhile. When that fails, what was made goes again unless
+    it holds something."""
+    made = make_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for path in reversed(made):
+                path.rmdir()
+        raise
 
 
 def remove_folder(folder: Path) -> None:

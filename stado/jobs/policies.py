@@ -21,7 +21,7 @@ from stado.core.states import Kind
 from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs.checkpoints import restore
 from stado.jobs.finding import find_job
-from stado.jobs.folders import make_folder, remove_folder
+from stado.jobs.folders import folder_for, remove_folder
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.jobs.status import near_matches
@@ -236,17 +236,19 @@ def restored_beside(
     between: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Checkpoint, Path]]:
     """A save's files in a temporary folder within `folder`, which is made."""
-    make_folder(folder)
-    temporary = folder / f".stado-{repo.entropy.token()}"
-    temporary.mkdir()
-    try:
-        restored = temporary / "files"
-        checkpoint, _ = restore(repo, save.manifest, restored, sha256=save.sha256, between=between)
-        yield checkpoint, restored
-    except (NotFound, Conflict, Unreadable) as error:
-        raise Refused(
-            "checkpoint_unavailable",
-            f"a checkpoint of {seal.policy_id} is gone or damaged: {error}",
-        ) from error
-    finally:
-        remove_folder(temporary)
+    with folder_for(folder):
+        temporary = folder / f".stado-{repo.entropy.token()}"
+        temporary.mkdir()
+        try:
+            restored = temporary / "files"
+            checkpoint, _ = restore(
+                repo, save.manifest, restored, sha256=save.sha256, between=between
+            )
+            yield checkpoint, restored
+        except (NotFound, Conflict, Unreadable) as error:
+            raise Refused(
+                "checkpoint_unavailable",
+                f"a checkpoint of {seal.policy_id} is gone or damaged: {error}",
+            ) from error
+        finally:
+            remove_folder(temporary)

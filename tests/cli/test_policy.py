@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stado.core import keys
 from stado.core.states import Verdict
 from stado.jobs import checkpoints, saving
 from stado.jobs.saving import Past
@@ -109,6 +110,28 @@ def test_what_cannot_be_had_is_told_with_the_remedy(
         assert told in result.stderr
     assert not (tmp_path / "here").exists()
     assert len(stado.json("status")["jobs"]) == 1
+
+
+def test_a_checkpoint_that_is_damaged_leaves_no_folder(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R110: only what was there before is there afterwards."""
+    job = train(stado, world, "learn", tmp_path, 9.0)
+    for part in (world.path / keys.checkpoints_folder(job)).glob("*.??????"):
+        part.write_bytes(b"damaged")
+    (tmp_path / "there").mkdir()
+    for command, place in (
+        ("get", "new/deep"),
+        ("get", "there/deep"),
+        ("export", "new/deep"),
+        ("export", "there/new/model.tar"),
+    ):
+        result = stado("policy", command, f"policy_{job}:best", str(tmp_path / place))
+        assert result.exit_code == 2
+        assert f"a checkpoint of policy_{job} is gone or damaged" in result.stderr
+    assert stado("policy", "get", f"policy_{job}:best", str(tmp_path / "there")).exit_code == 2
+    assert not (tmp_path / "new").exists()
+    assert list((tmp_path / "there").iterdir()) == []
 
 
 def test_a_policy_of_a_job_that_runs_is_not_sealed(
