@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         JobTimedOut,
         NotFinished,
         Refused,
+        ResultLost,
         StadoError,
     )
     from stado.in_job import (
@@ -45,6 +46,7 @@ _PLACES = {
     "JobTimedOut": "errors",
     "NotFinished": "errors",
     "Refused": "errors",
+    "ResultLost": "errors",
     "StadoError": "errors",
     "Status": "api",
     "batch": "api",
@@ -69,6 +71,7 @@ __all__ = [
     "JobTimedOut",
     "NotFinished",
     "Refused",
+    "ResultLost",
     "StadoError",
     "Status",
     "batch",

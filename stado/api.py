@@ -24,14 +24,28 @@ from stado.core.inputs import parse_wanted
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.states import State
-from stado.errors import JobCancelled, JobError, JobFailed, JobTimedOut, NotFinished, Refused
+from stado.errors import (
+    Conflict,
+    JobCancelled,
+    JobError,
+    JobFailed,
+    JobTimedOut,
+    NotFinished,
+    Refused,
+    ResultLost,
+)
 from stado.jobs.changes import cancel
 from stado.jobs.downloads import download
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import JobLog, LogPiece
 from stado.jobs.repository import Repository
-from stado.jobs.results import RESULT_MISSING, read_result
+from stado.jobs.results import (
+    RESULT_LEFT_OUT,
+    RESULT_MISSING,
+    RESULT_UNDELIVERED,
+    read_result,
+)
 from stado.jobs.sight import JobSight, Pace, Patience, present_record
 from stado.jobs.status import life_of
 from stado.jobs.submit import job_ids_of
@@ -131,9 +145,9 @@ class Job:
         return _status(repo, present_record(repo, self.id))
 
     def wait(self, timeout: float | None = None) -> Status:
-        """Returns once the job is at rest, however it ended. Raises `NotFinished` after `timeout`
-        seconds, and what the store raises when it has been away for minutes; the job goes on then,
-        and can be waited for again."""
+        """Returns once the job has ended, however it did; a pause is waited through, with a
+        warning. Raises `NotFinished` after `timeout` seconds, and what the store raises when it
+        has been away for minutes; the job goes on then, and can be waited for again."""
         repo = _repository(self.settings)
         return _status(repo, self._wait(repo, timeout))
 
@@ -142,7 +156,7 @@ class Job:
         it has completed; None when it left none. Waits as `wait` does.
 
         Raises `JobFailed`, `JobCancelled` or `JobTimedOut`, each with `reason` and `detail`, for a
-        job that ended otherwise."""
+        job that ended otherwise, and `ResultLost` for a result that did not come."""
         repo = _repository(self.settings)
         record = self._wait(repo, timeout)
         _raise_unless_completed(record)
@@ -180,11 +194,9 @@ class Job:
         patience = self._patience(repo)
         sight = JobSight(repo, patience.call(lambda: present_record(repo, self.id)))
         pace = Pace(repo.clock)
-        told_epoch: int | None = None
+        pauses = _Pauses()
         while not sight.record.state.terminal:
-            if sight.record.state is State.PAUSED and sight.record.epoch != told_epoch:
-                told_epoch = sight.record.epoch
-                log.warning("job %s is paused: %s", self.id, _goes_on(sight.record))
+            pauses.tell(sight.record)
             waited_seconds = repo.clock.monotonic() - began
             left = math.inf if timeout is None else timeout - waited_seconds
             if left <= 0:
@@ -203,17 +215,21 @@ class Job:
         patience = self._patience(repo)
         pace = Pace(repo.clock, seconds_min=_LOG_PAUSE_SECONDS, seconds_max=_LOG_PAUSE_SECONDS_MAX)
         note = FollowerNote(repo, self.id)
+        pauses = _Pauses()
         while True:
             record = sight.record
             if follow and record.state is State.RUNNING:
                 note.renew_when_due()
-            for piece in _patiently(patience, whole, record):
-                pace.quicken()
-                yield piece
+            if not pauses.told(record):
+                for piece in _patiently(patience, whole, record):
+                    pace.quicken()
+                    yield piece
             if record.state.terminal or not follow:
                 return
+            pauses.tell(record)
             pace.pause()
-            patience.call(sight.look)
+            if patience.call(sight.look) != record:
+                pace.quicken()
 
     def _patience(self, repo: Repository) -> Patience:
         return Patience(repo.clock, meanwhile=f"job {self.id} goes on", tell=log.warning)
@@ -413,6 +429,23 @@ def _goes_on(record: Record) -> str:
     return "it goes on"
 
 
+class _Pauses:
+    """Of a job that somebody waits for: each is told once."""
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+
+    def told(self, record: Record) -> bool:
+        """Whether this is the pause that was told last."""
+        return record.state is State.PAUSED and record.epoch == self._epoch
+
+    def tell(self, record: Record) -> None:
+        """As if where somebody called the function that called the one that calls this."""
+        if record.state is State.PAUSED and not self.told(record):
+            self._epoch = record.epoch
+            warnings.warn(f"job {record.id} is paused: {_goes_on(record)}", stacklevel=4)
+
+
 # --- looking --------------------------------------------------------------------------------
 
 
@@ -460,10 +493,18 @@ def _find_result(repo: Repository, record: Record) -> Any:
     """None where the job left none."""
     try:
         return read_result(repo, record).value
+    except Conflict as error:
+        raise _lost(record, "result_damaged", str(error)) from None
     except Refused as error:
         if error.code == RESULT_MISSING:
             return None
+        if error.code in (RESULT_LEFT_OUT, RESULT_UNDELIVERED):
+            raise _lost(record, error.code, error.text) from None
         raise
+
+
+def _lost(record: Record, reason: str, text: str) -> ResultLost:
+    return ResultLost(record.id, text, reason=reason, detail=text)
 
 
 # --- logs -----------------------------------------------------------------------------------
@@ -477,7 +518,7 @@ def _patiently(patience: Patience, whole: JobLog, record: Record) -> Iterator[Lo
     def following() -> LogPiece | None:
         nonlocal pieces
         if pieces is None:
-            pieces = whole.read_up_to(record.epoch, complete=record.state.at_rest)
+            pieces = _new_pieces(whole, record)
         try:
             return next(pieces, None)
         except BaseException:
@@ -486,6 +527,13 @@ def _patiently(patience: Patience, whole: JobLog, record: Record) -> Iterator[Lo
 
     while (piece := patience.call(following)) is not None:
         yield piece
+
+
+def _new_pieces(whole: JobLog, record: Record) -> Iterator[LogPiece]:
+    """An epoch that waits in the queue has printed nothing: it is not looked for."""
+    if record.state is State.QUEUED:
+        return whole.read_before(record.epoch)
+    return whole.read_up_to(record.epoch, complete=record.state.at_rest)
 
 
 def _lines(pieces: Iterator[LogPiece]) -> Iterator[str]:

@@ -107,6 +107,11 @@ class JobTimedOut(JobError):
     """It took longer than it was allowed to."""
 
 
+class ResultLost(JobError):
+    """It completed, and its result did not come to the store, or is not there any more as it
+    was."""
+
+
 class NotFinished(JobError, TimeoutError):
     """It has not ended yet, and was waited for as long as was asked."""
 

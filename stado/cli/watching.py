@@ -44,11 +44,10 @@ def print_log(
     record = present_record(repo, job_id)
     since = view.begins_at(repo.now())
     log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines, since=since)
-    if log.found:
-        printer = _Printer(log, view)
-        printer.print_up_to(record.epoch, complete=record.state.at_rest)
-        printer.end_line()
-    render.tell(_present(repo, record) + _rest_of_it(record, log_found=log.found))
+    printer = _Printer(log, view)
+    came = printer.print_up_to(record.epoch, complete=record.state.at_rest)
+    printer.end_line()
+    render.tell(_present(repo, record) + _rest_of_it(record, log_found=log.found or came))
 
 
 def follow_log(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from stado.core.output_paths import RESULT_NAME
-from stado.core.records import OutputFile, Record
-from stado.core.states import State
-from stado.errors import Conflict, Refused
+from stado.core.records import Manifest, OutputFile, Record
+from stado.core.states import State, WarningCode
+from stado.errors import Conflict, NotFound, Refused
 from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import Repository
 
@@ -19,6 +19,10 @@ RESULT_BYTES_MAX = 1024 * 1024
 
 RESULT_MISSING = "result_missing"
 """The code of who asks for the result of a job that left none."""
+
+RESULT_LEFT_OUT = "result_left_out"
+RESULT_UNDELIVERED = "result_undelivered"
+"""The codes where it left one, or may have, that did not come to the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +34,49 @@ class JobResult:
 
 
 def read_result(repo: Repository, record: Record) -> JobResult:
-    """Raises `Refused` when the job has not completed, left no result, or one that is none (too
-    large, not JSON), and `Conflict` when the stored one is not what the job left. Up to an epoch's
-    number of reads, and one."""
+    """Raises `Refused` when the job has not completed, left no result, one that is none (too
+    large, not JSON), or one that did not come, and `Conflict` when the stored one is gone or not
+    what the job left. Two reads."""
     _check_completed(record)
-    file = _find_file(repo, record)
+    manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
+    files = manifest.files if manifest is not None else []
+    file = next((file for file in files if file.path == RESULT_NAME), None)
     if file is None:
-        raise Refused(
-            RESULT_MISSING,
-            f"job {record.id} left no {RESULT_NAME} at the top of its output folder: it has no "
-            f"result; `stado outputs {record.id}` lists what it left",
-        )
+        raise _lacking(record, manifest)
     if file.size > RESULT_BYTES_MAX:
         raise _no_result(record, f"has {file.size:,} bytes and at most {RESULT_BYTES_MAX:,} count")
-    data = repo.store.get(file.key).data
+    return _parsed(record, _read(repo, record, file))
+
+
+def _read(repo: Repository, record: Record, file: OutputFile) -> bytes:
+    named = f"{file.path} of job {record.id}"
+    try:
+        data = repo.store.get(file.key).data
+    except NotFound:
+        raise Conflict(file.key, f"{named} is missing, though its manifest names it") from None
     if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise Conflict(file.key, f"{file.path} is not what its manifest says")
-    return _parsed(record, data)
+        raise Conflict(file.key, f"{named} is not what its manifest says")
+    return data
+
+
+def _lacking(record: Record, manifest: Manifest | None) -> Refused:
+    """A result that did not come is not one that there never was."""
+    warnings = record.ending.warnings if record.ending is not None else []
+    for warning in warnings:
+        if warning.code is WarningCode.OUTPUT_UNDELIVERED:
+            return _lost(record, RESULT_UNDELIVERED, warning.detail)
+    for line in manifest.skipped if manifest is not None else []:
+        if line.startswith(f"{RESULT_NAME}: "):
+            return _lost(record, RESULT_LEFT_OUT, line)
+    return Refused(
+        RESULT_MISSING,
+        f"job {record.id} left no {RESULT_NAME} at the top of its output folder: it has no "
+        f"result; `stado outputs {record.id}` lists what it left",
+    )
+
+
+def _lost(record: Record, code: str, why: str) -> Refused:
+    return Refused(code, f"job {record.id} completed, and its result did not come: {why}")
 
 
 def _check_completed(record: Record) -> None:
@@ -64,12 +94,6 @@ def _check_completed(record: Record) -> None:
             f"job {record.id} is {record.state.value}{why}: only a completed job has a result; "
             f"`stado results {record.id} DIR` fetches what it left",
         )
-
-
-def _find_file(repo: Repository, record: Record) -> OutputFile | None:
-    manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
-    files = manifest.files if manifest is not None else []
-    return next((file for file in files if file.path == RESULT_NAME), None)
 
 
 def _parsed(record: Record, data: bytes) -> JobResult:

@@ -115,7 +115,7 @@ def test_a_job_of_somebody_else_is_looked_at_by_its_id(
 def test_without_an_id_it_is_the_newest_job_which_is_named_first(
     stado: Program, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """R119"""
+    """R116"""
     monkeypatch.chdir(tmp_path)
     result = stado(command)
     assert result.exit_code == 0
@@ -173,7 +173,40 @@ def test_a_job_without_a_result_says_why(stado: Program, world: World, tmp_path:
 
 def test_a_result_that_was_damaged_is_none(stado: Program, world: World, job: str) -> None:
     (world.path / keys.output_file(job, 1, "result.json")).write_bytes(b'{"score": 1}')
-    assert "is not what its manifest says" in stado.refused("result", job, code=1)
+    assert stado.refused("result", job, code=1).endswith(
+        f"result.json of job {job} is not what its manifest says"
+    )
+
+
+def test_a_result_that_is_missing_is_named_with_its_job(
+    stado: Program, world: World, job: str
+) -> None:
+    """R116"""
+    key = keys.output_file(job, 1, "result.json")
+    (world.path / key).unlink()
+    assert stado.refused("result", job, code=1) == (
+        f"{key}: result.json of job {job} is missing, though its manifest names it"
+    )
+
+
+def test_a_result_that_did_not_come_is_not_called_none(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R116: left out of what was delivered, or not delivered with all the rest."""
+    folder = tmp_path / "left"
+    folder.mkdir()
+    (folder / "result.json").symlink_to("elsewhere")
+    left_out, undelivered = (stado.ok("submit", "--run-id", name, "run") for name in "xy")
+    publish(world.repo, job_id=left_out, epoch=1, folder=folder, partial=False)
+    world.complete(left_out)
+    warning = JobWarning(code=WarningCode.OUTPUT_UNDELIVERED, detail="its output is too odd")
+    world.end(world.claim(undelivered), Verdict.COMPLETED, exit_code=0, warnings=[warning])
+    assert stado.refused("result", left_out) == (
+        f"job {left_out} completed, and its result did not come: result.json: not a regular file"
+    )
+    assert stado.refused("result", undelivered) == (
+        f"job {undelivered} completed, and its result did not come: its output is too odd"
+    )
 
 
 # --- recordings and patterns ----------------------------------------------------------------

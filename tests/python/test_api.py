@@ -17,13 +17,22 @@ import stado as api
 from stado.api import _FIELDS, JobOptions, _repository
 from stado.cli.job_options import job_options
 from stado.core import keys
-from stado.core.records import Phase, PolicySeal, Progress, SaveRef
-from stado.core.states import Reason, State, Verdict
+from stado.core.records import (
+    JobWarning,
+    LogAccount,
+    Manifest,
+    Phase,
+    PolicySeal,
+    Progress,
+    SaveRef,
+)
+from stado.core.states import Reason, State, Verdict, WarningCode
 from stado.jobs.changes import pause, resume
 from stado.jobs.outputs import publish
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
-from stado.storage.observe import Operation
+from stado.storage.observe import CountingStore, Operation
 from tests.cli.conftest import Program, World
+from tests.jobs.fakes import FakeClock
 
 TRAINED = "zrkkcmezlzooeqjq"
 """A job that has left a policy."""
@@ -278,6 +287,27 @@ def test_a_job_that_did_not_complete_has_no_result_and_says_why(
     assert (job.status().reason, job.status().detail) == (error.value.reason, "for that")
 
 
+def test_a_result_that_was_lost_is_not_called_none(world: World, tmp_path: Path) -> None:
+    """R116: undelivered, left out, or gone from the store since."""
+    undelivered, left_out, gone = (submitted(name) for name in "xyz")
+    warning = JobWarning(code=WarningCode.OUTPUT_UNDELIVERED, detail="its disk is broken")
+    world.end(world.claim(undelivered.id), Verdict.COMPLETED, exit_code=0, warnings=[warning])
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y/result.json").symlink_to("elsewhere")
+    complete_with(world, left_out, tmp_path / "y", {})
+    complete_with(world, gone, tmp_path / "z", {"result.json": b"{}"})
+    (world.path / keys.output_file(gone.id, 1, "result.json")).unlink()
+    for job, reason, detail in (
+        (undelivered, "result_undelivered", "its disk is broken"),
+        (left_out, "result_left_out", "not a regular file"),
+        (gone, "result_damaged", f"result.json of job {gone.id} is missing"),
+    ):
+        with pytest.raises(api.ResultLost, match=detail) as lost:
+            job.result()
+        assert (lost.value.job_id, lost.value.reason) == (job.id, reason)
+        assert job.id in str(lost.value)
+
+
 def test_a_cancel_tells_whether_there_was_anything_to_cancel(world: World) -> None:
     job = submitted()
     assert job.cancel()
@@ -303,6 +333,7 @@ def test_a_log_is_lines_over_all_epochs(world: World) -> None:
     world.log(job.id, b"1\n\xe2\x82")
     world.log(job.id, b"\xac\n\n\xffhalf", offset=4)
     lose(world, job)
+    world.claim(job.id)
     world.log(job.id, b"3\r4\r5\nlast", epoch=2)
     announced = f"[stado: epoch 2 of job {job.id} begins: epoch 1 lost (lease_expired): not heard]"
     lines = ["1", "\N{EURO SIGN}", "", "\N{REPLACEMENT CHARACTER}half", announced]
@@ -334,14 +365,76 @@ def test_who_follows_gets_what_comes_until_the_end(world: World) -> None:
     timer.join()
 
 
-def test_a_pause_is_waited_through_and_told_once(
-    world: World, caplog: pytest.LogCaptureFixture
+def test_a_log_that_was_dropped_as_a_whole_is_not_one_that_is_not_there(
+    stado: Program, world: World
 ) -> None:
+    silent, dropped = submitted("x"), submitted("y")
+    log = LogAccount(written=9, kept=0, dropped=9)
+    manifest = Manifest(job_id=dropped.id, epoch=1, partial=False, files=[], log=log)
+    world.repo.store.put(keys.output_manifest(dropped.id, 1), manifest.encode())
+    for job in (silent, dropped):
+        world.complete(job.id)
+    assert list(silent.logs()) == []
+    told = "9 bytes of the log were dropped here, at its end"
+    assert list(dropped.logs()) == list(dropped.logs(tail=5)) == [f"[stado: {told}]"]
+    assert "there is no log" in stado("logs", silent.id).stderr
+    assert told in stado("logs", dropped.id).stderr
+    assert "there is no log" not in stado("logs", dropped.id).stderr
+
+
+class Waking(FakeClock):
+    """Does something after so many sleeps."""
+
+    def __init__(self, **acts: Callable[[], object]) -> None:
+        super().__init__()
+        self._sleeps = 0
+        self._acts = acts
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._sleeps += 1
+        self._acts.get(f"after_{self._sleeps}", lambda: None)()
+
+
+def test_who_follows_lists_nothing_while_a_job_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the queue nor through a pause, of which what was printed before is read once."""
+    job = submitted()
+    work = world.repo
+    lines = []
+
+    def run() -> None:
+        world.log(job.id, b"begun\n")
+        world.end(world.claim(job.id), Verdict.PAUSED, reason=Reason.PAUSED_BY_USER)
+
+    def go_on() -> None:
+        resume(work, job.id, by="ada")
+        world.log(job.id, b"again\n", epoch=2)
+        world.complete(job.id)
+
+    clock = Waking(after_30=run, after_60=go_on)
+    store = CountingStore(work.store, work.tasks)
+    repo = type(work)(store, work.deployment, clock=clock, entropy=work.entropy, tasks=work.tasks)
+    monkeypatch.setattr("stado.api._repository", lambda settings: repo)
+    with pytest.warns(UserWarning, match=f"job {job.id} is paused: ") as told:
+        lines = list(job.logs(follow=True))
+    assert [line for line in lines if not line.startswith("[stado:")] == ["begun", "again"]
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert 0 < store.snapshot().of(Operation.LIST, kind="status/*/log") < 20
+
+
+def test_a_pause_is_waited_through_and_told_once(world: World) -> None:
     job = submitted()
     pause(world.repo, job.id, by="ada")
-    with pytest.raises(api.NotFinished, match=f"is paused after .*`stado job resume {job.id}`"):
+    with (
+        pytest.warns(UserWarning, match=f"job {job.id} is paused: ") as told,
+        pytest.raises(api.NotFinished, match=f"is paused after .*`stado job resume {job.id}`"),
+    ):
         job.wait(timeout=0.05)
-    assert caplog.text.count(f"job {job.id} is paused: ") == 1
+    assert len(told) == 1
+    assert told[0].filename == __file__
     assert job.status().at_rest
 
     def go_on() -> None:
@@ -349,7 +442,8 @@ def test_a_pause_is_waited_through_and_told_once(
         world.complete(job.id)
 
     timer = in_a_moment(go_on)
-    assert job.wait(timeout=60).state == "completed"
+    with pytest.warns(UserWarning, match="is paused"):
+        assert job.wait(timeout=60).state == "completed"
     timer.join()
 
 
