@@ -13,8 +13,9 @@ from typing import Any
 
 from stado.core.inputs import ObjectPlace, Scheme
 from stado.errors import Misconfigured, NotFound, Refused
+from stado.ports import Clock
 from stado.storage.port import FileDigest, OpenStore, Store
-from stado_agent.downloads import Heed, download, pour, read_all
+from stado_agent.downloads import Heed, Pace, download, pour, read_all
 
 
 def no_other_stores(address: str, *, to_write: bool) -> Store:  # noqa: ARG001 - of `OpenStore`
@@ -25,7 +26,9 @@ def no_other_stores(address: str, *, to_write: bool) -> Store:  # noqa: ARG001 -
 class Elsewhere:
     """Each bucket is opened once, when it is first asked for."""
 
-    def __init__(self, open_store: OpenStore = no_other_stores) -> None:
+    def __init__(self, clock: Clock, open_store: OpenStore = no_other_stores) -> None:
+        self._clock = clock
+        self._pace = Pace(clock)
         self._open_store = open_store
         self._stores: dict[str, Store] = {}
 
@@ -49,8 +52,9 @@ class Elsewhere:
         if place.scheme is Scheme.HTTPS:
             from stado_agent.web import download_from_web
 
-            return download_from_web(place.path, target, heed=heed)
-        return download(self._store(place), place.key, target, size=size, heed=heed)
+            return download_from_web(place.path, target, heed=heed, clock=self._clock)
+        store = self._store(place)
+        return download(store, place.key, target, size=size, heed=heed, pace=self._pace)
 
     def close(self) -> None:
         for store in self._stores.values():

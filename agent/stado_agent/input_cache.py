@@ -118,8 +118,10 @@ class InputCache:
         `OSError` of the target, and what `heed` raises. Half a file has another name."""
         partial = target.with_name(f".stado-{self._entropy.token()}")
         try:
-            if not self._copy_kept(content, partial) and not (
-                keep and self._fill(content, download, heed) and self._copy_kept(content, partial)
+            if not self._copy_kept(content, partial, heed) and not (
+                keep
+                and self._fill(content, download, heed)
+                and self._copy_kept(content, partial, heed)
             ):
                 self._fetch_uncached(content, partial, download)
             os.replace(partial, target)
@@ -139,7 +141,7 @@ class InputCache:
 
     # --- entries ------------------------------------------------------------------------
 
-    def _copy_kept(self, content: Content, target: Path) -> bool:
+    def _copy_kept(self, content: Content, target: Path, heed: Heed) -> bool:
         """False when there is no such entry, or a damaged one, which is removed."""
         entry = self._objects / content.sha256
         try:
@@ -151,7 +153,7 @@ class InputCache:
             if content.size in (None, os.fstat(descriptor).st_size):
                 with suppress(OSError):
                     os.utime(entry)
-                digest = _copy(descriptor, target)
+                digest = _copy(descriptor, target, heed)
                 if digest is not None and digest.sha256 == content.sha256:
                     return True
         except BlockingIOError:  # it is being removed
@@ -332,12 +334,13 @@ class _Reservation:
         os.close(self.descriptor)
 
 
-def _copy(source: int, target: Path) -> FileDigest | None:
+def _copy(source: int, target: Path, heed: Heed) -> FileDigest | None:
     """What was copied; None when the source could not be read. Raises `OSError` of the target."""
     digest = hashlib.sha256()
     size = 0
     with target.open("wb") as output:
         while True:
+            heed()
             try:
                 chunk = os.read(source, _CHUNK_BYTES)
             except OSError:

@@ -27,7 +27,7 @@ from stado.jobs.outputs import safe_targets
 from stado.jobs.repository import Repository
 from stado.storage.port import FileDigest
 from stado_agent.breaks import InputUnavailable
-from stado_agent.downloads import Heed, Interrupted, download
+from stado_agent.downloads import Heed, Interrupted, Pace, download
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.input_cache import Content, Download, InputCache
 
@@ -56,12 +56,14 @@ class InputFetching:
         *,
         cache: InputCache,
         elsewhere: Elsewhere,
+        pace: Pace,
         heed: Heed,
     ) -> None:
         self._repo = repo
         self._folder = folder
         self._cache = cache
         self._elsewhere = elsewhere
+        self._pace = pace
         self._heed = heed
         self._arrived: set[Path] = set()
 
@@ -95,7 +97,14 @@ class InputFetching:
 
         def fetch(path: Path) -> FileDigest:
             with _absence_named(place):
-                return download(self._repo.store, piece.key, path, size=piece.size, heed=self._heed)
+                return download(
+                    self._repo.store,
+                    piece.key,
+                    path,
+                    size=piece.size,
+                    heed=self._heed,
+                    pace=self._pace,
+                )
 
         content = Content(place, piece.sha256, piece.size)
         return _File(content, target, fetch)

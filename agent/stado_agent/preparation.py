@@ -25,7 +25,7 @@ from stado.ports import Command, Engine, JobProcess
 from stado_agent.breaks import InputUnavailable
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.container import ReadyImage
-from stado_agent.downloads import Interrupted
+from stado_agent.downloads import Interrupted, Pace
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.environment import command_environment
 from stado_agent.git_checkout import (
@@ -112,18 +112,20 @@ class Preparation:
         self._spool = means.spool
         self._patience = means.patience
         self._watch = watch
+        self._pace = Pace(repo.clock)
 
     # --- inputs and checkpoint ----------------------------------------------------------
 
     def fetch_inputs(self) -> None:
         if not self._spec.inputs:
             return
-        elsewhere = Elsewhere(self._host.open_store)
+        elsewhere = Elsewhere(self._repo.clock, self._host.open_store)
         fetching = InputFetching(
             self._repo,
             self._workspace.inputs,
             cache=self._host.input_cache(self._repo),
             elsewhere=elsewhere,
+            pace=self._pace,
             heed=self._watch.break_off,
         )
         try:
@@ -219,9 +221,16 @@ class Preparation:
         cache = HostCache(self._host.folder.snapshots, self._repo.clock)
 
         def insist(step: Callable[[], None]) -> None:
-            self._patience.persist(step, between=self._watch.heed, answers=(Conflict,))
+            self._patience.persist(
+                step,
+                between=self._watch.heed,
+                answers=(Conflict,),
+                look_seconds=self._watch.look_seconds,
+            )
 
-        fetch = SnapshotFetch(self._repo, cache, insist=insist, heed=self._watch.heed)
+        fetch = SnapshotFetch(
+            self._repo, cache, pace=self._pace, insist=insist, heed=self._watch.heed
+        )
         fetch.bring(snapshot, self._workspace.work)
         self.say(snapshot_text(snapshot))
 

@@ -9,6 +9,7 @@ record first and lists the references then. So one of the two sees the other.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from stado.core.trees import shown
 from stado.errors import Ambiguous, Conflict, Exists, NotFound, Refused, StoreError, Unreadable
 from stado.jobs.repository import Repository
 from stado.sizes import file_size
-from stado.storage.port import Version
+from stado.storage.port import FileDigest, Version
 
 log = logging.getLogger(__name__)
+
+Fetch = Callable[[str, Path, int], FileDigest]
+"""Writes an object of so many bytes to a new file. Raises errors of the store."""
 
 
 def ensure(repo: Repository, snapshot: Snapshot, archive: Path) -> bool:
@@ -105,7 +109,7 @@ def is_named(repo: Repository, digest: str) -> bool:
     return bool(repo.store.list(keys.snapshot_references(digest), limit=1))
 
 
-def download(repo: Repository, digest: str, path: Path) -> None:
+def download(repo: Repository, digest: str, path: Path, fetch: Fetch) -> None:
     """Fetches the archive into a new file. Raises `Refused` (`snapshot_missing`), `Conflict` when
     it is not what the record says, `Unreadable`."""
     stored = repo.find(SnapshotRecord, keys.snapshot(digest))
@@ -113,7 +117,7 @@ def download(repo: Repository, digest: str, path: Path) -> None:
         raise missing(digest)
     key = keys.snapshot_archive(digest, stored.value.archive)
     try:
-        got = repo.store.download(key, path)
+        got = fetch(key, path, stored.value.archive_bytes)
     except NotFound:
         raise missing(digest) from None
     if (got.size, got.sha256) != (stored.value.archive_bytes, stored.value.archive_sha256):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from stado.core.states import Reason, Verdict
 from stado.jobs import snapshots
 from stado.jobs.archives import pack
 from stado.jobs.changes import cancel
+from stado.storage.faults import FaultKind
 from stado.storage.observe import Operation
 from stado.system.clock import LiveClock
 from stado_agent.git_checkout import (
@@ -33,8 +35,8 @@ from stado_agent.git_checkout import (
 from stado_agent.host_cache import HostCache
 from stado_agent.setup_output import SetupOutput
 from tests.agent.fakes import Script
-from tests.agent.scene import Scene
-from tests.jobs.world import World
+from tests.agent.scene import Scene, Trouble
+from tests.agent.slow_line import SlowLine
 
 _FAILS_TO_BE_READ = "/proc/self/mem"
 """Of which the first bytes cannot be read, as on a disk with bad sectors."""
@@ -55,7 +57,16 @@ class WithSnapshot(Scene):
         packed = pack(tree, [name.encode() for name in files], archive)
         self.snapshot = Snapshot(digest=packed.digest, files=packed.files, bytes=packed.bytes)
         self.archive = archive
-        super().__init__(folder / "host", Spec(command="", snapshot=self.snapshot))
+        super().__init__(folder / "host")
+        self.world.end(self.claim())
+        snapshots.ensure(self.world.repo, self.snapshot, archive)
+        self.submit()
+        self.script(Script(seconds=5))
+
+    def submit(self) -> None:
+        """A job with the snapshot; the scene is about this one now."""
+        self.job = self.world.submit("train", spec=Spec(command="", snapshot=self.snapshot))
+        self.entry = self.world.entries()[0]
 
     @property
     def downloads(self) -> int:
@@ -67,27 +78,13 @@ class WithSnapshot(Scene):
 
 
 @pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WithSnapshot:
-    """The snapshot is in its store before the job is submitted, as it has to be."""
-    submit = World.submit
-
-    def bring_and_submit(world: World, *commands: str, **options: object) -> str:
-        spec = options.get("spec")
-        assert isinstance(spec, Spec)
-        if spec.snapshot is not None:
-            snapshots.ensure(world.repo, spec.snapshot, tmp_path / "archive")
-        return submit(world, *commands, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(World, "submit", bring_and_submit)
-    made = WithSnapshot(tmp_path, {"train.py": b"print(1)\n", "data": b"\0" * 1000})
-    made.script(Script(seconds=5))
-    return made
+def scene(tmp_path: Path) -> WithSnapshot:
+    return WithSnapshot(tmp_path, {"train.py": b"print(1)\n", "data": b"\0" * 1000})
 
 
 def run_another(scene: WithSnapshot) -> None:
     """One more job with the same snapshot, on the same host."""
-    scene.job = scene.world.submit("train", spec=Spec(command="", snapshot=scene.snapshot))
-    scene.entry = scene.world.entries()[0]
+    scene.submit()
     scene.run(scene.claim())
 
 
@@ -150,9 +147,32 @@ def test_a_download_that_was_cut_off_by_death_is_begun_anew(scene: WithSnapshot)
     assert not partial.exists()
 
 
+def test_a_cancel_ends_a_long_download_of_a_snapshot_within_seconds(tmp_path: Path) -> None:
+    """Here it would take another half a minute, or what another try takes."""
+    scene = WithSnapshot(tmp_path, {"data": random.Random(1).randbytes(4_000_000)})
+    line = SlowLine(scene.world.store, scene.clock, bytes_per_second=1e5)
+    scene.world.store = line  # type: ignore[assignment]
+    scene.clock.at(12, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.run(scene.claim())
+    assert (scene.ending.reason, scene.final.starts) == (Reason.CANCELLED, 0)
+    assert scene.clock.monotonic() < 12 + scene.world.deployment.beat_seconds + 5
+    assert len(line.ranges) > 1
+
+
+def test_a_cancel_ends_the_wait_for_a_snapshot_that_the_store_does_not_give(
+    scene: WithSnapshot,
+) -> None:
+    """A pause between two tries is half a minute by then."""
+    away = Trouble(FaultKind.UNAVAILABLE, lambda operation, key: key.startswith("snapshots/"))
+    scene.clock.at(310, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.run(scene.claim(), faults=away)
+    assert scene.ending.reason is Reason.CANCELLED
+    assert scene.clock.monotonic() < 310 + 10
+
+
 def test_a_job_whose_snapshot_is_gone_fails_for_that(scene: WithSnapshot) -> None:
     """R24: it is no start, and the log says why."""
-    snapshots.drop_reference(scene.world.repo, scene.snapshot.digest, "run-1")
+    snapshots.drop_reference(scene.world.repo, scene.snapshot.digest, "run-2")
     snapshots.remove_unnamed(scene.world.repo, scene.snapshot.digest)
     scene.run(scene.claim())
     assert (scene.ending.reason, scene.final.starts) == (Reason.INPUT_UNAVAILABLE, 0)

@@ -98,6 +98,26 @@ def test_what_a_job_does_to_its_copy_hurts_nobody(host: Host) -> None:
     assert host.downloads == [b"x" * 10]
 
 
+def test_a_copy_of_what_is_kept_can_be_called_off(host: Host) -> None:
+    """It is no sign of damage, and leaves nothing behind."""
+    data = bytes(3 * 1024 * 1024)
+    host.limit_bytes = 2 * len(data)
+    cache = host.another_supervisor()
+    host.want(data, cache=cache)
+    looks = iter((True, False))
+
+    def heed() -> None:
+        if not next(looks):
+            raise Interrupted
+
+    content = content_of(data)
+    with cache.room_for([content]) as keep, pytest.raises(Interrupted):
+        cache.deliver(content, host.jobs / "mine", host.download(data), keep=keep, heed=heed)
+    assert not (host.jobs / "mine").exists()
+    assert host.want(data, cache=cache) == data
+    assert host.downloads == [data]
+
+
 def test_the_least_recently_used_goes_first_and_the_limit_holds(host: Host) -> None:
     one, two, three = b"1" * 40, b"2" * 40, b"3" * 40
     host.want(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,17 +23,21 @@ from stado.jobs.reaping import Reaper
 from stado.storage.faults import FaultKind
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
-from stado.storage.port import FileDigest, Store
-from stado_agent import downloads
+from stado.storage.port import Store
+from stado.system.tasks import LiveTasks
+from stado_agent.downloads import Pace, download
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.environment import command_environment
 from stado_agent.host import Host
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
+from tests.agent.slow_line import SlowLine
+from tests.jobs.fakes import FakeClock
 from tests.jobs.world import BOB
 
 FILES = {"note": b"hi", "model/w": b"weights"}
 CACHE_BYTES = 1000
+MIB = 1024 * 1024
 
 
 def digest_of(data: bytes) -> str:
@@ -302,55 +307,57 @@ def test_a_cancel_ends_the_wait_for_another_bucket_at_once(tmp_path: Path) -> No
     assert scene.clock.monotonic() < 300 + scene.world.deployment.beat_seconds + 2
 
 
-def test_a_cancel_ends_a_long_download_between_two_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(downloads, "_IN_ONE_PIECE_BYTES", 10)
-    monkeypatch.setattr(downloads, "_RANGE_BYTES", 10)
-    large = bytes(range(95))
-    scene = InputScene(tmp_path, f"x=s3://lab/x.bin#sha256={digest_of(large)}")
-    store = SlowStore(scene, {"x.bin": large})
-    scene.other_stores["s3://lab"] = store
-    scene.clock.at(100, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+LARGE = random.Random(1).randbytes(10 * MIB)
+
+
+def behind_slow_line(scene: InputScene, *, bytes_per_second: float) -> SlowLine:
+    store = scene.bucket("s3://lab", {"x.bin": LARGE})
+    line = SlowLine(store, scene.clock, bytes_per_second=bytes_per_second)
+    scene.other_stores["s3://lab"] = line
+    return line
+
+
+_LARGE_OBJECT = f"x=s3://lab/x.bin#sha256={digest_of(LARGE)}"
+
+
+def test_a_cancel_ends_a_long_download_within_seconds(tmp_path: Path) -> None:
+    """However slowly it comes: here it would take another half a minute."""
+    scene = InputScene(tmp_path, _LARGE_OBJECT)
+    line = behind_slow_line(scene, bytes_per_second=2e5)
+    scene.clock.at(20, lambda: cancel(scene.world.repo, scene.job, by="ada"))
     scene.run(scene.claim())
     assert scene.ending.verdict is Verdict.CANCELLED
-    assert 1 < len(store.ranges) < 10
+    assert scene.clock.monotonic() < 20 + scene.world.deployment.beat_seconds + 5
+    assert len(line.ranges) > 1
 
 
-def test_a_large_object_comes_in_ranges_and_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bytes_per_second", [2e5, 1e9])
+def test_a_large_object_comes_whole_and_in_the_fewer_ranges_the_faster(
+    tmp_path: Path, bytes_per_second: float
 ) -> None:
-    monkeypatch.setattr(downloads, "_IN_ONE_PIECE_BYTES", 10)
-    monkeypatch.setattr(downloads, "_RANGE_BYTES", 10)
-    large = bytes(range(95))
-    scene = InputScene(tmp_path, f"x=s3://lab/x.bin#sha256={digest_of(large)}")
-    store = SlowStore(scene, {"x.bin": large}, seconds=0)
-    scene.other_stores["s3://lab"] = store
-    scene.go()
+    scene = InputScene(tmp_path, _LARGE_OBJECT)
+    line = behind_slow_line(scene, bytes_per_second=bytes_per_second)
+    scene.clock.at(100, scene.look)
+    scene.script(Script(seconds=500))
+    scene.run(scene.claim())
     assert scene.final.state is State.COMPLETED
-    assert store.ranges == list(range(0, 95, 10))
+    assert scene.seen["x/x.bin"] == LARGE
+    assert sum(length for _, length in line.ranges) == len(LARGE)
+    assert len(line.ranges) == (40 if bytes_per_second < 1e6 else 6)
 
 
-class SlowStore(MemoryStore):
-    """Takes its time for each range."""
-
-    def __init__(
-        self, scene: InputScene, objects: Mapping[str, bytes], *, seconds: float = 30
-    ) -> None:
-        super().__init__(scene.clock, scene.world.tasks)
-        self._scene = scene
-        self._seconds = seconds
-        self.ranges: list[int] = []
-        for key, data in objects.items():
-            self.put(key, data)
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        self.ranges.append(start)
-        self._scene.clock.sleep(self._seconds)
-        return super().get_range(key, start, length)
-
-    def download(self, key: str, path: Path) -> FileDigest:
-        raise AssertionError("it is too large for one piece")
+def test_what_came_quickly_is_asked_for_at_once_the_next_time(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock, LiveTasks())
+    pace = Pace(clock)
+    at_once = []
+    for data in (LARGE[:MIB], LARGE, LARGE[:MIB]):
+        store.put("x", data)
+        line = SlowLine(store, clock, bytes_per_second=1e9)
+        download(line, "x", tmp_path / "x", size=len(data), heed=lambda: None, pace=pace)
+        assert (tmp_path / "x").read_bytes() == data
+        at_once.append(bool(line.downloads))
+    assert at_once == [False, False, True]
 
 
 def test_a_holder_that_dies_while_it_fetches_costs_no_start(tmp_path: Path) -> None:
@@ -391,7 +398,7 @@ def test_each_bucket_is_opened_once(tmp_path: Path) -> None:
 
     from stado.core.inputs import parse_place
 
-    elsewhere = Elsewhere(open_store)
+    elsewhere = Elsewhere(scene.clock, open_store)
     assert [elsewhere.size(parse_place(f"s3://lab/{name}")) for name in "ab"] == [1, 2]
     elsewhere.close()
     assert opened == ["s3://lab"]

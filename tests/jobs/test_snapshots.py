@@ -48,9 +48,13 @@ def references(world: World) -> list[str]:
     return [key.rpartition("/")[2] for key in world.names(keys.snapshot_references(DIGEST))]
 
 
+def fetch_from(world: World) -> snapshots.Fetch:
+    return lambda key, path, size: world.store.download(key, path)
+
+
 def fetched(world: World, folder: Path) -> bytes:
     path = folder / "fetched"
-    snapshots.download(world.repo, DIGEST, path)
+    snapshots.download(world.repo, DIGEST, path, fetch_from(world))
     return path.read_bytes()
 
 
@@ -309,7 +313,7 @@ def test_who_dies_while_removing_leaves_what_the_next_one_finishes(
 def test_a_snapshot_that_was_never_there_is_missing(world: World, tmp_path: Path) -> None:
     assert not snapshots.remove_unnamed(world.repo, DIGEST)
     with pytest.raises(Refused, match=DIGEST[:12]):
-        snapshots.download(world.repo, DIGEST, tmp_path / "x")
+        snapshots.download(world.repo, DIGEST, tmp_path / "x", fetch_from(world))
 
 
 def test_it_goes_with_the_last_job_that_took_it_along(world: World, archive: Path) -> None:
