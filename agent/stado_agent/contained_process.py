@@ -50,7 +50,7 @@ class NeverStarted:
 
 class LastWords:
     """A sink that passes everything on, and keeps what came last: of a client that could not start
-    a container that is why."""
+    a container that is why. Secrets are masked before it: what it cuts off could be half of one."""
 
     def __init__(self, sink: Callable[[memoryview], None]) -> None:
         self._sink = sink

@@ -49,8 +49,11 @@ class JobContainers:
         self._count = 0
         self._last: ContainedProcess | None = None
 
-    def start(self, command: Command, record: Record, image: ReadyImage) -> JobProcess:
-        """`command` as it is to run in the container. Raises `OSError`."""
+    def start(
+        self, command: Command, record: Record, image: ReadyImage, *, words: LastWords
+    ) -> JobProcess:
+        """`command` as it is to run in the container; `words` gets what it prints, once that is
+        fit to be told. Raises `OSError`."""
         engine = self._host.engine
         if engine is None:
             raise EngineFailed("this host uses no container engine")
@@ -58,7 +61,6 @@ class JobContainers:
         self._marks.mkdir(mode=0o700, exist_ok=True)
         self._count += 1
         contained = self._contained(command, record, image)
-        words = LastWords(command.sink)
         host = inherited_environment(self._host.environment)
         client = self._host.processes.start(
             Command(
@@ -66,7 +68,7 @@ class JobContainers:
                 argv=client_argv(engine.program, contained),
                 environment=client_environment(host, command.environment),
                 folder=self._workspace.root,
-                sink=words,
+                sink=command.sink,
             )
         )
         self._last = ContainedProcess(

@@ -54,6 +54,7 @@ from stado_agent.breaks import (
     TooMuchMemory,
 )
 from stado_agent.checkpoint_sync import CheckpointSync
+from stado_agent.contained_process import LastWords
 from stado_agent.container import ReadyImage
 from stado_agent.downloads import Interrupted
 from stado_agent.environment import command_environment, contained_environment, sizes_text
@@ -156,6 +157,7 @@ class JobRun:
                 record=lambda: self._record,
                 fence=self._fence,
                 cancel_asked=lambda: self._pulse.cancel_asked,
+                mask=self._masked,
             ),
         )
         self._containers = JobContainers(
@@ -375,7 +377,7 @@ class JobRun:
     def _say(self, text: str) -> None:
         """A line of ours between what the job prints."""
         begin = "" if self._spool.line_ended else "\n"
-        line = f"{begin}[stado] {text}\n".encode("utf-8", "backslashreplace")
+        line = f"{begin}[stado] {self._masked(text)}\n".encode("utf-8", "backslashreplace")
         self._take_output(memoryview(line))
 
     def _failed(self, what: str, command: str, exit_code: int) -> Ending:
@@ -391,7 +393,7 @@ class JobRun:
     def _describe_exit(self, what: str, command: str, exit_code: int) -> str:
         if exit_code < 0:
             return f"{what} was ended by signal {-exit_code}"
-        line = None if self._shell is None else self._shell.failed_line(command)
+        line = None if self._shell is None else self._shell.failed_line(command, self._masked)
         return f"{what} exited with {exit_code}{f' {line}' if line else ''}"
 
     def _secure_checkpoint(self) -> bool:
@@ -448,14 +450,15 @@ class JobRun:
         self._stop_if_cancelled()
         self._stop_if_time_is_up(self._clocks.time_up())
         self._stop_if_paused()
+        words = LastWords(self._take_output)
         masked = None
         if self._masker is not None:
-            masked = MaskedSink(self._masker, self._take_output, self._repo.tasks.lock())
-        sink = self._take_output if masked is None else masked.append
+            masked = MaskedSink(self._masker, words, self._repo.tasks.lock())
+        sink = words if masked is None else masked.append
         with self._refusals():
             process = self._commands.start(
                 self._command(command, sink),
-                by=self._starter(),
+                by=self._starter(words),
                 when_closed=None if masked is None else masked.finish,
             )
         self._on_started()
@@ -472,13 +475,13 @@ class JobRun:
             self._heed_never_started(exit_code, earlier)
         return exit_code
 
-    def _starter(self) -> Callable[[Command], JobProcess] | None:
-        """A job that names an image runs in it or not at all."""
+    def _starter(self, words: LastWords) -> Callable[[Command], JobProcess] | None:
+        """A job that names an image runs in it or not at all. `words`: what it says, masked."""
         record, image = self._record, self._image
         if record.spec.image is None:
             return None
         assert image is not None  # it has been brought before anything is started
-        return lambda command: self._containers.start(command, record, image)
+        return lambda command: self._containers.start(command, record, image, words=words)
 
     def _heed_never_started(self, exit_code: int, earlier: datetime | None) -> None:
         """An engine can fail after its client was started; then this was no start."""

@@ -53,7 +53,7 @@ class Masker:
     """What has to be masked. Knows no state: see `MaskedSink` for output that comes in pieces."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        found = set(chain.from_iterable(_disguises(_bytes_of(value)) for value in values))
+        found = set(chain.from_iterable(disguises(_bytes_of(value)) for value in values))
         self._patterns = sorted(chain.from_iterable(map(_cut, found)), key=len, reverse=True)
         self._short = [one for one in self._patterns if len(one) < _SAMPLED_LENGTH_MIN]
         self._without_run = [one for one in self._patterns if not _has_run(one)]
@@ -196,14 +196,27 @@ def _words_of(pattern: bytes) -> Iterator[int]:
 # --- disguises ------------------------------------------------------------------------------
 
 
-def _disguises(value: bytes) -> Iterator[bytes]:
+_ESCAPED = [
+    re.compile(signs)
+    for signs in (
+        rb"\\",  # Python
+        rb"[\\']",  # $'...' of a shell, Python
+        rb'[\\"$`]',  # "..." of a shell
+        rb"""[\\"$`' !&()*,;<>?\[\]^{|}]|(?<=[:=])~""",  # printf %q
+    )
+]
+"""Which signs are written with a backslash before them."""
+
+
+def disguises(value: bytes) -> Iterator[bytes]:
     """A value and its lines, each as it is and as programs like to write it."""
     lines = [line.strip() for line in value.splitlines()]
     for one in {value, *lines}:
         if len(one) >= SECRET_LENGTH_MIN:
             yield one
             yield from _quoted(one)
-            yield from _in_base64(one)
+            yield from _between_quotes(one)
+            yield from in_base64(one)
 
 
 def _quoted(value: bytes) -> Iterator[bytes]:
@@ -217,7 +230,19 @@ def _quoted(value: bytes) -> Iterator[bytes]:
         yield inner.encode(errors="surrogateescape")
 
 
-def _in_base64(value: bytes) -> Iterator[bytes]:
+def _between_quotes(value: bytes) -> Iterator[bytes]:
+    """As shells and languages write it within quotes, or instead of them; what differs from the
+    value itself."""
+    for signs in _ESCAPED:
+        yield signs.sub(rb"\\\g<0>", value)
+    yield value.replace(b"'", b"'\\''")  # bash
+    yield value.replace(b"'", b"'\"'\"'")  # Python's shlex
+    yield re.sub(rb"'+", rb"""'"\g<0>"'""", value).removesuffix(b"'")  # dash: ends without one
+    yield value.replace(b"'", b"''")  # SQL, YAML
+    yield value.replace(b'"', b'""')  # CSV
+
+
+def in_base64(value: bytes) -> Iterator[bytes]:
     """As a part of something that is written in base64: the characters that depend on the value
     alone, for each place in a group of three bytes at which it may begin."""
     for encode in (b64encode, urlsafe_b64encode):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stado.core import moves
 from stado.core.records import Ending, JobWarning, Manifest, Record
+from stado.core.reported import Mask
 from stado.core.states import Reason, Verdict, WarningCode
 from stado.jobs import outputs
 from stado.jobs.repository import Repository
@@ -29,13 +30,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interest:
-    """Whose it is, and whether anybody still wants it."""
+    """Whose it is, what must not be told of it, and whether anybody still wants it."""
 
     record: Callable[[], Record]
     """As of now: an adoption changes the epoch."""
     fence: Callable[[], None]
     """Raises when the epoch is not ours any more."""
     cancel_asked: Callable[[], bool]
+    mask: Mask
 
 
 class Publication:
@@ -74,7 +76,7 @@ class Publication:
         if partial and not unsaved and outcome.started_at is not None:  # else it is half restored
             failure = self.save_checkpoint()
             if failure is not None:
-                outcome = _with_warning(outcome, WarningCode.CHECKPOINT_UNDELIVERED, failure)
+                outcome = self._with_warning(outcome, WarningCode.CHECKPOINT_UNDELIVERED, failure)
         return self._publish_output(outcome)
 
     def save_checkpoint(self) -> str | None:
@@ -111,10 +113,10 @@ class Publication:
 
         failure = self._deliver("output", publish)
         if failure is not None:
-            return _with_warning(outcome, WarningCode.OUTPUT_UNDELIVERED, failure)
+            return self._with_warning(outcome, WarningCode.OUTPUT_UNDELIVERED, failure)
         if not published:
             return outcome
-        return self._copied_elsewhere(_telling_of(outcome, published[0]), published[0])
+        return self._copied_elsewhere(self._telling_of(outcome, published[0]), published[0])
 
     def _copied_elsewhere(self, outcome: Ending, manifest: Manifest) -> Ending:
         uri = self._record.spec.output_uri
@@ -129,7 +131,22 @@ class Publication:
             return outcome
         log.warning("event=output_uri_failed job=%s why=%r", self._record.id, failure)
         told = f"the output could not be copied to {uri}: {failure}"
-        return _with_warning(outcome, WarningCode.OUTPUT_URI_FAILED, told)
+        return self._with_warning(outcome, WarningCode.OUTPUT_URI_FAILED, told)
+
+    def _with_warning(self, outcome: Ending, code: WarningCode, detail: str) -> Ending:
+        told = moves.clip(self._interest.mask(detail))
+        return outcome.evolve(warnings=[*outcome.warnings, JobWarning(code=code, detail=told)])
+
+    def _telling_of(self, outcome: Ending, manifest: Manifest) -> Ending:
+        """With what was delivered, and what was not."""
+        told = outcome.evolve(
+            output_files=len(manifest.files), output_bytes=sum(file.size for file in manifest.files)
+        )
+        lacking = outputs.left_out(manifest.skipped)
+        if not lacking:
+            return told
+        more = f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+        return self._with_warning(told, WarningCode.OUTPUT_LEFT_OUT, f"{lacking[0]}{more}")
 
     def _deliver(self, what: str, step: Callable[[], object]) -> str | None:
         """An outcome that is known is never lost over what this host cannot read, or over what
@@ -152,21 +169,3 @@ class Publication:
         self._interest.fence()
         if self._interest.cancel_asked() and not self._cancel_asked_before:
             raise GivenUp
-
-
-def _with_warning(outcome: Ending, code: WarningCode, detail: str) -> Ending:
-    return outcome.evolve(
-        warnings=[*outcome.warnings, JobWarning(code=code, detail=moves.clip(detail))]
-    )
-
-
-def _telling_of(outcome: Ending, manifest: Manifest) -> Ending:
-    """With what was delivered, and what was not."""
-    told = outcome.evolve(
-        output_files=len(manifest.files), output_bytes=sum(file.size for file in manifest.files)
-    )
-    lacking = outputs.left_out(manifest.skipped)
-    if not lacking:
-        return told
-    more = f", and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
-    return _with_warning(told, WarningCode.OUTPUT_LEFT_OUT, f"{lacking[0]}{more}")

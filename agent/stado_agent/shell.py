@@ -11,6 +11,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from stado.core.reported import Mask
 from stado_agent.small_files import read_beginning
 
 _PLAIN_SHELL = "/bin/sh"
@@ -50,12 +51,12 @@ class StrictShell:
         self.failure.parent.mkdir(mode=0o700, exist_ok=True)
         self.failure.unlink(missing_ok=True)
 
-    def failed_line(self, command: str) -> str | None:
+    def failed_line(self, command: str, mask: Mask = str) -> str | None:
         """`in line 3: cp a b`, of the command that has just failed; None when it says nothing, as
-        after an `exit`. The command may have written anything there."""
+        after an `exit`. The command may have written anything there, so it is masked."""
         data = read_beginning(self.failure, bytes_max=_FAILURE_BYTES_MAX)
         found = _FAILURE.match((data or b"").decode(errors="replace"))
-        return None if found is None else _told(int(found["line"]), found["source"], command)
+        return None if found is None else _told(int(found["line"]), mask(found["source"]), command)
 
 
 def _told(number: int, source: str, command: str) -> str | None:

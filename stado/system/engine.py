@@ -164,7 +164,7 @@ def _state(told: str) -> ContainerState:
             was_started=bool(started) and not started.startswith(_NEVER),
             exit_code=int(fields["ExitCode"]),
             out_of_memory=bool(fields["OOMKilled"]),
-            error=str(fields.get("Error") or "")[:_COMPLAINT_MAX],
+            error=str(fields.get("Error") or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineFailed(

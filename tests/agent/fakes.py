@@ -435,7 +435,8 @@ class FakeCommand:
         self._write(text, {})
 
     def _write(self, text: bytes, files: Mapping[str, bytes]) -> None:
-        output = Path(self._command.environment["STADO_OUTPUT_DIR"])
+        in_container = self._command.folder / "output"  # a client runs in the workspace itself
+        output = Path(self._command.environment.get("STADO_OUTPUT_DIR", in_container))
         if not output.exists():  # the workspace was removed under it
             return
         self._command.sink(memoryview(text))
@@ -504,7 +505,7 @@ class FakeProcesses:
         if script.then is not None:
             self.scripts[text] = script.then
         started = FakeCommand(self._clock, self._new_pid(), script, command)
-        epoch = int(command.environment["STADO_EPOCH"])
+        epoch = int(command.name.split(".")[1])
         now = self._clock.monotonic()
         self.executions.append(Execution(text, epoch, now, started, command.environment))
         self._own().commands.append(started)

@@ -21,6 +21,7 @@ from tests.agent.engines import FakeEngine
 from tests.agent.fakes import FakeProcesses, Script, TurnClock, TurnTasks
 from tests.agent.scene import Scene
 from tests.agent.test_agent import Host
+from tests.agent.test_secrets import NAMED, VALUE, Shelf, scene_of
 from tests.jobs.world import ALICE, World
 
 IMAGE = "lab/train:1"
@@ -140,6 +141,22 @@ def test_an_engine_that_dies_over_a_pull_is_the_hosts_trouble(scene: Scene) -> N
         Reason.HOST_UNABLE,
     )
     assert "Cannot connect to the Docker daemon" in (scene.ending_of(1).detail or "")
+
+
+@pytest.mark.parametrize("exit_code", [125, 127])
+@pytest.mark.parametrize("words", [b"docker: " + b"x" * 290 + b"%s", b"a %s" + b"x" * 4090])
+def test_a_secret_in_the_last_words_of_a_client_is_masked_before_they_are_cut(
+    tmp_path: Path, words: bytes, exit_code: int
+) -> None:
+    """R140: half a value is one that nobody would know."""
+    scene = scene_of(tmp_path, Shelf(), NAMED.evolve(image=IMAGE))
+    scene.engine = FakeEngine(IMAGE)
+    last_log = words % VALUE.encode() + b"\n"
+    scene.script(Script(seconds=2, exit_code=exit_code, last_log=last_log))
+    assert not scene.run(scene.claim()).errors
+    told = scene.ending_of(1).detail or ""
+    assert "xxx" in told
+    assert not any(VALUE[at : at + 4] in told for at in range(len(VALUE) - 3))
 
 
 def test_a_host_that_uses_no_engine_gives_the_job_back(scene: Scene) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
+import subprocess
 import threading
 from itertools import pairwise
 from urllib.parse import quote, quote_plus
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stado_agent.masking import MaskedSink, Masker
+from stado_agent.masking import MaskedSink, Masker, disguises, in_base64
 
 SECRET = "mArKeR/7+x=&'q\"r secret"
 
@@ -111,6 +113,75 @@ def test_a_value_in_base64_is_found_wherever_it_begins(
 )
 def test_a_value_that_is_quoted_is_found(disguised: str) -> None:
     assert masked(f"a {disguised} b".encode(), SECRET) == b"a *** b"
+
+
+SHELLED = "'tis \"a\" $b\\c`d #e!f'' & x=~g'"
+"""What shells write with signs of their own, at both ends and in between."""
+
+_SHOWN_BY_SHELLS = """
+set -x
+: "$SECRET"
+: "before $SECRET behind" && also=$SECRET
+set +x
+export -p
+set
+"""
+_SHOWN_BY_BASH = (
+    _SHOWN_BY_SHELLS
+    + """
+declare -p SECRET
+printf '%q %q %q\n' "$SECRET" "before $SECRET" "x=$SECRET behind"
+multiline=$(printf '\t%s\n.' "$SECRET")
+printf '%q' "$multiline"
+declare -p multiline
+echo "${SECRET@Q} ${SECRET@A}"
+"""
+)
+
+
+@pytest.mark.parametrize(("shell", "script"), [("bash", _SHOWN_BY_BASH), ("sh", _SHOWN_BY_SHELLS)])
+def test_a_value_is_found_however_a_shell_shows_it(shell: str, script: str) -> None:
+    """R140: `set -x`, `set`, `export -p`, `declare -p`, `printf %q`, `@Q`."""
+    shown = subprocess.run(
+        [shell, "-c", script],
+        env={"PATH": "/usr/bin:/bin", "SECRET": SHELLED, "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=20,
+        check=True,
+    ).stdout
+    assert len(re.findall(rb"tis.{1,4}a", shown)) >= 5
+    left = masked(shown, SHELLED)
+    for part in (b"tis", b"#e", b"~g"):
+        assert part not in left
+
+
+@pytest.mark.parametrize(
+    "disguised",
+    [
+        shlex.quote(SHELLED),
+        shlex.join(["a", f"x {SHELLED} y"]),
+        repr(SHELLED),
+        str([f"x {SHELLED}"]),
+        repr(SHELLED.encode()),
+        "'" + SHELLED.replace("'", "''") + "'",
+        SHELLED.replace('"', '""'),
+    ],
+)
+def test_a_value_between_quotes_of_a_language_is_found(disguised: str) -> None:
+    """Of Python, and of those that double a quote: SQL, YAML, CSV."""
+    left = masked(disguised.encode(), SHELLED)
+    assert b"***" in left
+    assert not any(part in left for part in (b"tis", b"#e", b"~g"))
+
+
+@pytest.mark.parametrize("value", ["aB3" * 11, "A-Za-z0-9._-", "x" * 5000])
+def test_a_value_of_plain_characters_is_looked_for_as_it_is_and_in_base64_alone(value: str) -> None:
+    """What has no form of its own costs nothing."""
+    assert {bytes(one) for one in disguises(value.encode())} == {
+        value.encode(),
+        *in_base64(value.encode()),
+    }
 
 
 def test_a_value_of_several_lines_is_found_line_by_line_and_wrapped() -> None:

@@ -141,6 +141,36 @@ def test_a_later_epoch_asks_again(tmp_path: Path) -> None:
     assert scene.environments[0]["TOKEN"] == VALUE
 
 
+def test_a_secret_in_the_name_of_a_file_is_masked_before_a_warning_is_cut(tmp_path: Path) -> None:
+    """R140: a detail has 1,024 characters, and half a value is one that nobody would know."""
+    scene = scene_of(tmp_path, Shelf())
+    claimed = scene.claim()
+    deep = scene.folder.workspace(scene.job, 1).output.joinpath(*["d" * 200] * 5)
+
+    def leave_a_link() -> None:
+        deep.mkdir(parents=True)
+        (deep / f"dddddddd{VALUE}").symlink_to("x")
+
+    scene.clock.at(10, leave_a_link)
+    scene.run(claimed)
+    (warning,) = scene.ending.warnings
+    assert warning.detail.startswith("ddd")
+    assert VALUE[:6] not in warning.detail
+
+
+def test_a_secret_in_the_name_of_a_sourced_file_is_masked_before_the_name_is_cut(
+    tmp_path: Path,
+) -> None:
+    """R140"""
+    scene = scene_of(tmp_path, Shelf(), NAMED.evolve(strict_shell=True))
+    failed = f"3 {'d' * 190}{VALUE}\n".encode()
+    scene.script(Script(seconds=5, exit_code=1, files={"strict/failed-line": failed}))
+    scene.run(scene.claim())
+    detail = scene.ending.detail or ""
+    assert "in line 3 of ddd" in detail
+    assert VALUE[:6] not in detail
+
+
 # --- what a host allows ---------------------------------------------------------------------
 
 
