@@ -100,17 +100,16 @@ def list_artifacts(*, part: str, limit: int, after: str, as_json: bool, target: 
         now = repo.now()
     if as_json:
         render.print_json(
-            {"artifacts": [_row_fields(row) for row in found.rows], "more": found.more}
+            {
+                "artifacts": [_row_fields(row) for row in found.rows],
+                "more": found.more,
+                "after": found.after,
+            }
         )
         return
     render.print_table(*_table(found, now))
-    for row in found.rows:
-        if row.problem is not None:
-            render.tell(f"{row.name}@{row.version} cannot be read: {row.problem}")
-    if not found.rows:
-        render.tell("nothing is published" + (f" with {part!r} in its name" if part else ""))
-    if found.more:
-        render.tell(f"there are more: stado artifact list --after {found.rows[-1].name}")
+    for note in notes_of(found, part):
+        render.tell(note)
 
 
 @click.command()
@@ -199,6 +198,21 @@ def _damaged_text(artifact: Artifact, damages: list[Damage]) -> str:
     from stado.cli import render
 
     return f"{len(damages):,} of {render.plural(len(artifact.files), 'file')}"
+
+
+def notes_of(found: Names, part: str) -> Iterator[str]:
+    """What is said beside a listing of the names that hold `part`."""
+    import shlex
+
+    for row in found.rows:
+        if row.problem is not None:
+            yield f"{row.name}@{row.version} cannot be read: {row.problem}"
+    if not found.rows:
+        named = f" with {part!r} in its name" if part else ""
+        yield f"nothing is published{named}" + (f", up to {found.after}" if found.after else "")
+    if found.more:
+        shown_part = f" {shlex.quote(part)}" if part else ""
+        yield f"there are more: stado artifact list{shown_part} --after {found.after}"
 
 
 def _table(found: Names, now: Any) -> tuple[list[Any], list[list[str]]]:

@@ -56,10 +56,14 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A page of names, in order; `more` where others follow."""
+    """A page of names, in order. Where more may follow, `after` is the name to go on after."""
 
     rows: list[Name]
-    more: bool
+    after: str | None
+
+    @property
+    def more(self) -> bool:
+        return self.after is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +250,12 @@ def _listed_uses(repo: Repository, job_id: str) -> Iterator[tuple[str, int]]:
 
 def newest_version(repo: Repository, name: str) -> int:
     """0 when there is none. A listing for each 1,000 versions."""
-    versions = (keys.parse_artifact(e.key) for e in walk(repo.store, keys.artifact_versions(name)))
-    return max((parsed[1] for parsed in versions if parsed is not None), default=0)
+    return max(_versions(repo, name), default=0)
+
+
+def _versions(repo: Repository, name: str) -> list[int]:
+    found = (keys.parse_artifact(e.key) for e in walk(repo.store, keys.artifact_versions(name)))
+    return [parsed[1] for parsed in found if parsed is not None]
 
 
 def read_artifact(repo: Repository, name: str, version: int | None) -> tuple[Artifact, str]:
@@ -277,20 +285,42 @@ def _unknown(repo: Repository, name: str, version: int | None) -> Refused:
 
 
 def names(repo: Repository, *, part: str = "", after: str = "", limit: int) -> Names:
-    """Names that hold `part`, in order. A listing for each 1,000 versions (20 at most), and a read
-    for each row."""
+    """Names that hold `part`, in order. A listing for each 1,000 versions (some 20 at most), and a
+    read for each row."""
     found: list[tuple[str, list[int]]] = []
-    walked = itertools.islice(
-        walk(repo.store, keys.ARTIFACTS, start_after=_behind(after)), _NAMES_WALKED_MAX
-    )
-    parsed = (keys.parse_artifact(entry.key) for entry in walked)
-    for name, group in itertools.groupby(filter(None, parsed), key=lambda pair: pair[0]):
+    last, is_cut = after, False
+    for name, group in itertools.groupby(_walked(repo, after), key=_name_of):
+        if name is None:
+            is_cut = True
+            break
+        last = name
         if part in name:
-            found.append((name, [version for _, version in group]))
+            found.append((name, [one[1] for one in group if one is not None]))
         if len(found) > limit:
             break
+    if is_cut and found and found[-1][0] == last:
+        found[-1] = last, _versions(repo, last)
     rows = repo.tasks.map(lambda one: _row(repo, *one), found[:limit], limit=PARALLEL_REQUESTS)
-    return Names(rows, more=len(found) > limit)
+    if len(found) > limit:
+        last = rows[-1].name
+    return Names(rows, after=last if is_cut or len(found) > limit else None)
+
+
+def _walked(repo: Repository, after: str) -> Iterator[tuple[str, int] | None]:
+    """Name and version, in the order of the names. None: there are more than anybody looks at at
+    once, and the last name may have other versions."""
+    entries = walk(repo.store, keys.ARTIFACTS, start_after=_behind(after))
+    for count, entry in enumerate(entries):
+        if count == _NAMES_WALKED_MAX:
+            yield None
+            return
+        parsed = keys.parse_artifact(entry.key)
+        if parsed is not None:
+            yield parsed
+
+
+def _name_of(one: tuple[str, int] | None) -> str | None:
+    return None if one is None else one[0]
 
 
 def _behind(name: str) -> str:

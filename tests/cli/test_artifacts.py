@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stado.cli.artifacts import notes_of
 from stado.core import keys
+from stado.jobs.artifacts import Names
 from tests.cli.conftest import Program, World
 from tests.cli.test_results import leave
 
@@ -59,6 +61,19 @@ def test_a_list_is_longer_than_a_page(stado: Program, job: str) -> None:
     result = stado("artifact", "list", "--limit", "2")
     assert "there are more: stado artifact list --after b" in result.stderr
     assert stado.ok("artifact", "list", "--after", "b").splitlines()[1].startswith("c@1")
+    page = stado.json("artifact", "list", "--limit", "2")
+    assert (page["more"], page["after"]) == (True, "b")
+
+
+def test_a_search_that_goes_on_is_told_as_it_is_typed(stado: Program, job: str) -> None:
+    for name in ("a.x", "b", "c.x"):
+        stado.ok("artifact", "publish", job, "--name", name)
+    result = stado("artifact", "list", ".x", "--limit", "1")
+    assert "there are more: stado artifact list .x --after a.x" in result.stderr
+    assert list(notes_of(Names(rows=[], after="m"), "dig it")) == [
+        "nothing is published with 'dig it' in its name, up to m",
+        "there are more: stado artifact list 'dig it' --after m",
+    ]
 
 
 def test_what_is_damaged_is_named_and_the_exit_code_says_so(

@@ -229,10 +229,27 @@ def test_names_come_by_pages_with_their_newest_versions(world: World, tmp_path: 
         ("a.x", 1, 1),
         ("a", 2, 2),
     ]
-    assert page.more
+    assert (page.more, page.after) == (True, "a")
     rest = names(world.repo, after="a", limit=3)
     assert ([row.name for row in rest.rows], rest.more) == (["b"], False)
     assert [row.name for row in names(world.repo, part="x", limit=9).rows] == ["a-x", "a.x"]
+
+
+def test_a_look_at_very_many_versions_says_where_to_go_on(world: World, tmp_path: Path) -> None:
+    """And does not take for the newest version the last one that it saw."""
+    last = published(world, left(world, tmp_path), "z").artifact
+    many = 20_100
+    for version in range(1, many + 1):
+        world.store.put(keys.artifact("a", version), b"")
+    world.store.put(keys.artifact("b", 1), b"")
+    page = names(world.repo, limit=9)
+    assert [(row.name, row.version, row.versions) for row in page.rows] == [("a", many, many)]
+    assert (page.more, page.after) == (True, "a")
+    searched = names(world.repo, part="z", limit=9)
+    assert (searched.rows, searched.more, searched.after) == ([], True, "a")
+    rest = names(world.repo, part="z", after="a", limit=9)
+    assert [row.newest for row in rest.rows] == [last]
+    assert (rest.more, rest.after) == (False, None)
 
 
 def test_a_version_that_cannot_be_read_costs_its_own_row(world: World, tmp_path: Path) -> None:
