@@ -111,7 +111,7 @@ def _folders(selection: Selection, folder: Path) -> dict[str, Path]:
 def _check(folders: dict[str, Path], folder: Path, selection: Selection) -> None:
     """Raises `Refused` before anything is fetched or made."""
     from stado.errors import Refused
-    from stado.jobs.downloads import check_folder
+    from stado.jobs.download_folders import check_folder
 
     if folder.exists() and not folder.is_dir():
         raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
@@ -229,6 +229,7 @@ def _sentence(one: Fetched) -> str:
     there = len(files) - one.downloaded.fetched
     if there:
         told += f"; {there:,} of them {'was' if there == 1 else 'were'} there already"
+    told += _earlier_text(one.downloaded)
     if one.downloaded.manifest.skipped and one.whole:
         left_out = render.plural(len(one.downloaded.manifest.skipped), "path")
         told += f"; {left_out} left out (see the manifest)"
@@ -236,6 +237,22 @@ def _sentence(one: Fetched) -> str:
         told += f"; the job is still {one.record.state.value}: more may come"
     elif one.downloaded.manifest.partial:
         told += "; partial, for the job did not succeed"
+    return told
+
+
+def _earlier_text(downloaded: Downloaded) -> str:
+    """What became of files that an earlier epoch had left."""
+    from stado.cli import render
+
+    told = ""
+    if downloaded.removed:
+        files = render.plural(downloaded.removed, "file")
+        told += f"; {files} of an earlier try went"
+    if downloaded.changed:
+        count = len(downloaded.changed)
+        more = f" and {count - 1:,} more" if count > 1 else ""
+        told += f"; {downloaded.changed[0]}{more} of an earlier try, changed since, "
+        told += "stays" if count == 1 else "stay"
     return told
 
 
@@ -256,6 +273,8 @@ def _fields(one: Fetched) -> dict[str, Any]:
         "epoch": manifest.epoch,
         "partial": manifest.partial,
         "fetched": one.downloaded.fetched,
+        "removed": one.downloaded.removed,
+        "changed": list(map(str, one.downloaded.changed)),
         "files": [
             {"path": file.path, "size": file.size, "sha256": file.sha256}
             for file in one.downloaded.files

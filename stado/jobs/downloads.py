@@ -2,20 +2,18 @@
 
 A file gets its name when it has the size and the digest of the manifest, and not before; what is
 already there and right is not fetched again, so that whoever was interrupted simply repeats the
-command. What somebody else put there is never replaced.
+command. What an earlier epoch left goes, and what somebody else put there is never replaced.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from stado.core.documents import parse
 from stado.core.output_paths import OutputPattern
 from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.core.states import State
@@ -27,8 +25,8 @@ from stado.errors import (
     NotFound,
     Refused,
     Unavailable,
-    Unreadable,
 )
+from stado.jobs.download_folders import Digest, DownloadFolder, digest_at
 from stado.jobs.folders import make_folder, remove_folder
 from stado.jobs.job_log import copy_log
 from stado.jobs.outputs import (
@@ -36,20 +34,12 @@ from stado.jobs.outputs import (
     LARGE_TRANSFERS,
     SMALL_TRANSFERS,
     find_present_manifest,
-    safe_target,
     safe_targets,
 )
 from stado.jobs.repository import Repository
 
-MANIFEST_NAME = "manifest.json"
-LOG_NAME = "log.txt"
-PARTIAL_NAME = ".stado-partial"
-"""A folder beside the files while a download is not whole: half files, and the manifests by which
-a later one knows what it may replace."""
+Item = TypeVar("Item")
 
-_OWN_MANIFEST = re.compile(rf"(stado\.)*{re.escape(MANIFEST_NAME)}")
-_OWN_PARTIAL = re.compile(rf"(stado)*{re.escape(PARTIAL_NAME)}")
-_HASH_BYTES = 1024 * 1024
 _HASHES_AT_ONCE = 4
 _NAMED_MAX = 3
 
@@ -105,6 +95,10 @@ class Downloaded:
     files: list[OutputFile]
     fetched: int
     """How many of them were not there before."""
+    removed: int
+    """How many files of an earlier epoch went, which the job does not have any more."""
+    changed: list[Path]
+    """Such files that somebody has changed: they stay."""
 
 
 def download(
@@ -121,7 +115,8 @@ def download(
     are passed over.
 
     The folder is made; one that holds anything but a download of this job is refused, and so is
-    a file in it that no download put there as it is: then nothing is changed. Raises `Refused`,
+    a file in it that would be replaced and that no download put there as it is: then nothing is
+    changed. What an earlier epoch left there goes, unless it was changed. Raises `Refused`,
     `Conflict` (a file is not what the manifest says), what the store raises, `OSError`. A crash
     leaves whole files, and a folder of half ones, with which the next call goes on."""
     manifest = find_present_manifest(repo, job_id, epoch, state)
@@ -132,21 +127,6 @@ def download(
     if not files and not wanted.log:
         raise Refused("output_unknown", f"job {job_id} left no such file")
     return _Download(repo, manifest, files, folder, wanted).run(epoch)
-
-
-def check_folder(folder: Path, job_id: str) -> None:
-    """Raises `Refused` unless the folder is absent, empty, or a download of the job."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise Refused("results_not_a_folder", f"{folder} is a file: name a folder")
-    names = sorted(os.listdir(folder))
-    if names and not any(one.job_id == job_id for one in _manifests_in(folder)):
-        raise Refused(
-            "results_folder_not_empty",
-            f"{folder} holds other files ({names[0]!r}, {len(names)} in all): "
-            "name a new or an empty folder",
-        )
 
 
 class _Download:
@@ -163,56 +143,79 @@ class _Download:
         self._repo = repo
         self._manifest = manifest
         self._files = files
-        self._folder = folder
         self._wanted = wanted
+        self._folder = DownloadFolder(folder, manifest, below=wanted.below)
         names = [file.path.removeprefix(wanted.below) for file in files]
-        check_folder(folder, manifest.job_id)
         places = safe_targets(folder, names)
         self._targets = {file.path: places[name] for file, name in zip(files, names, strict=True)}
-        self._taken = {
-            PurePosixPath(file.path.removeprefix(wanted.below)).parts[0]
-            for file in manifest.files
-            if file.path.startswith(wanted.below)
-        }
-        """Also by what is not wanted now: it may be there from another time."""
-        self._partial = safe_target(folder, _own_name(PARTIAL_NAME, "stado", self._taken))
         self._token = repo.entropy.token()
         self._failed = False
 
     def run(self, epoch: int) -> Downloaded:
         """`epoch`: of the job, whose log may be of a later one than its files."""
-        missing = self._missing()
-        make_folder(self._partial)
-        self._put(self._partial / f"{self._manifest.epoch}.json", self._manifest)
+        folder, manifest = self._folder, self._manifest
+        missing, foreign = self._look()
+        stale, changed = self._look_for_outdated()
+        _refuse_foreign([*foreign, *self._foreign_in_our_places(stale)])
+        make_folder(folder.partial)
+        self._put_partial(folder.log_account)
+        folder.remove(stale)
         self._fetch_all(missing)
-        manifest = self._manifest
-        if self._wanted.log:
-            manifest = manifest.evolve(log=self._fetch_log(epoch))
-        self._put(self._folder / self._own_name(MANIFEST_NAME), manifest)
-        remove_folder(self._partial)
-        return Downloaded(manifest, self._files, len(missing))
-
-    def _missing(self) -> list[OutputFile]:
-        """What has to be fetched. Raises `Refused` when something else has its name."""
-        sight = self._wanted.sight
-        if sight is not None:
-            sight.begin(self._files)
-        earlier = list(_manifests_in(self._folder)) if self._folder.is_dir() else []
-        digests = _digests_of(earlier, self._manifest.job_id)
-        there = [file for file in self._files if self._targets[file.path].exists()]
-        found = self._repo.tasks.map(
-            lambda file: _digest(self._targets[file.path]), there, limit=_HASHES_AT_ONCE
+        account = self._fetch_log(epoch) if self._wanted.log else folder.log_account
+        self._put(folder.manifest, manifest.evolve(log=account))
+        folder.remove_ours_of_then()
+        remove_folder(folder.partial)
+        return Downloaded(
+            manifest.evolve(log=account) if self._wanted.log else manifest,
+            self._files,
+            fetched=len(missing),
+            removed=len(stale),
+            changed=changed,
         )
+
+    def _look(self) -> tuple[list[OutputFile], list[Path]]:
+        """What has to be fetched, and in the way of which of it something lies that no download
+        put there."""
+        if self._wanted.sight is not None:
+            self._wanted.sight.begin(self._files)
+        there = [file for file in self._files if self._targets[file.path].exists()]
         right = set()
         foreign = []
-        for file, digest in zip(there, found, strict=True):
+        for file, digest in self._digests(there, lambda file: self._targets[file.path]):
+            place = self._targets[file.path]
             if digest == (file.size, file.sha256):
                 right.add(file.path)
                 self._tell_of(file)
-            elif digest not in digests.get(file.path, ()):
-                foreign.append(str(self._targets[file.path]))
-        _refuse_foreign(foreign)
-        return [file for file in self._files if file.path not in right]
+            elif not self._folder.put_there(file.path, digest) and not self._folder.is_ours(place):
+                foreign.append(place)
+        return [file for file in self._files if file.path not in right], foreign
+
+    def _look_for_outdated(self) -> tuple[list[Path], list[Path]]:
+        """What earlier downloads put there and the job does not have any more: what is as it was
+        then, and what somebody has changed."""
+        stale: list[Path] = []
+        changed: list[Path] = []
+        outdated = self._folder.outdated(but=set(self._targets.values()))
+        for (path, place), digest in self._digests(outdated, lambda one: one[1]):
+            if not self._folder.is_present(path, digest):
+                (stale if self._folder.put_there(path, digest) else changed).append(place)
+        return stale, changed
+
+    def _foreign_in_our_places(self, stale: list[Path]) -> list[Path]:
+        places = [self._folder.manifest, *([self._folder.log] if self._wanted.log else [])]
+        return [
+            place
+            for place in places
+            if place.exists() and not self._folder.is_ours(place) and place not in stale
+        ]
+
+    def _digests(
+        self, items: list[Item], place_of: Callable[[Item], Path]
+    ) -> Iterator[tuple[Item, Digest]]:
+        found = self._repo.tasks.map(
+            lambda item: digest_at(place_of(item)), items, limit=_HASHES_AT_ONCE
+        )
+        return zip(items, found, strict=True)
 
     def _fetch_all(self, files: list[OutputFile]) -> None:
         small = [file for file in files if file.size < LARGE_BYTES]
@@ -233,7 +236,7 @@ class _Download:
 
     def _fetch(self, file: OutputFile) -> None:
         name = hashlib.sha256(file.key.encode()).hexdigest()[:24]
-        temporary = self._partial / f"{name}.{self._token}"
+        temporary = self._folder.partial / f"{name}.{self._token}"
         if self._wanted.sight is not None:
             self._wanted.sight.fetch(file, temporary)
         try:
@@ -259,71 +262,27 @@ class _Download:
             self._wanted.sight.have(whole)
 
     def _fetch_log(self, epoch: int) -> LogAccount:
-        temporary = self._partial / f"log.{self._token}"
+        """A crash before the manifest is written leaves word that the log is ours."""
+        temporary = self._folder.partial / f"log.{self._token}"
         with temporary.open("wb") as file:
             account = copy_log(self._repo, self._manifest.job_id, epoch, file)
-        os.replace(temporary, self._folder / self._own_name(LOG_NAME))
+        self._put_partial(account)
+        os.replace(temporary, self._folder.log)
         return account
 
+    def _put_partial(self, account: LogAccount | None) -> None:
+        name = f"{self._manifest.epoch}.json"
+        self._put(self._folder.partial / name, self._manifest.evolve(log=account))
+
     def _put(self, path: Path, manifest: Manifest) -> None:
-        temporary = self._partial / f"manifest.{self._token}"
+        temporary = self._folder.partial / f"manifest.{self._token}"
         temporary.write_bytes(manifest.encode())
         os.replace(temporary, path)
 
-    def _own_name(self, name: str) -> str:
-        return _own_name(name, "stado.", self._taken)
 
-
-def _own_name(name: str, prefix: str, taken: set[str]) -> str:
-    """Our own files step aside for a job's output of the same name."""
-    while name in taken:
-        name = prefix + name
-    return name
-
-
-def _manifests_in(folder: Path) -> Iterator[Manifest]:
-    """Those that downloads left, whole ones and others."""
-    for name in sorted(os.listdir(folder)):
-        path = folder / name
-        if _OWN_MANIFEST.fullmatch(name):
-            yield from _read(path)
-        elif _OWN_PARTIAL.fullmatch(name) and path.is_dir():
-            for inner in sorted(path.glob("*.json")):
-                yield from _read(inner)
-
-
-def _read(path: Path) -> Iterator[Manifest]:
-    try:
-        yield parse(Manifest, path.name, path.read_bytes())
-    except (OSError, Unreadable):
-        return
-
-
-def _digests_of(manifests: Sequence[Manifest], job_id: str) -> dict[str, set[tuple[int, str]]]:
-    """By path, what downloads of the job may have put there."""
-    found: dict[str, set[tuple[int, str]]] = {}
-    for manifest in manifests:
-        if manifest.job_id == job_id:
-            for file in manifest.files:
-                found.setdefault(file.path, set()).add((file.size, file.sha256))
-    return found
-
-
-def _digest(path: Path) -> tuple[int, str]:
-    """Of a regular file; of anything else one that nothing has."""
-    if not path.is_file():
-        return (-1, "")
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_HASH_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()
-
-
-def _refuse_foreign(foreign: list[str]) -> None:
+def _refuse_foreign(foreign: list[Path]) -> None:
     if foreign:
-        named = ", ".join(foreign[:_NAMED_MAX])
+        named = ", ".join(map(str, foreign[:_NAMED_MAX]))
         more = f" and {len(foreign) - _NAMED_MAX:,} more" if len(foreign) > _NAMED_MAX else ""
         raise Refused(
             "results_file_changed",

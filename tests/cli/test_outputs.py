@@ -324,8 +324,9 @@ def test_a_newer_epochs_files_take_the_place_of_an_older_ones(
     """They are what an earlier download put there, although the job has gone on since."""
     job_id = stado.ok("submit", "--run-id", "x", "run")
     out = tmp_path / "out"
-    leave(world, job_id, tmp_path, {"a": b"old", "b": b"same"})
+    leave(world, job_id, tmp_path, {"a": b"old", "b": b"same", "c": b"old", "d": b"old"})
     stado.ok("results", job_id, str(out))
+    (out / "d").write_bytes(b"mine")
     world.end(world.claim(job_id), Verdict.LOST, reason=Reason.LEASE_EXPIRED)
     folder = tmp_path / "second"
     folder.mkdir()
@@ -333,9 +334,12 @@ def test_a_newer_epochs_files_take_the_place_of_an_older_ones(
     (folder / "b").write_bytes(b"same")
     publish(world.repo, job_id=job_id, epoch=2, folder=folder, partial=False)
     world.complete(job_id)
-    (fetched,) = stado.json("results", job_id, str(out))["jobs"]
-    assert (fetched["epoch"], fetched["fetched"]) == (2, 1)
+    told = stado("results", job_id, str(out)).stderr
+    assert f"1 file of an earlier try went; {out / 'd'} of an earlier try, changed since," in told
     assert (out / "a").read_bytes() == b"new"
+    assert sorted(os.listdir(out)) == ["a", "b", "d", "log.txt", "manifest.json"]
+    (again,) = stado.json("results", job_id, str(out))["jobs"]
+    assert (again["epoch"], again["fetched"], again["removed"]) == (2, 0, 0)
 
 
 # --- warnings -------------------------------------------------------------------------------

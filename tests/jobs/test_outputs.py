@@ -17,6 +17,7 @@ from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
 from stado.jobs.downloads import Wanted, download
+from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import (
     SMALL_TRANSFERS,
     OutputPublisher,
@@ -336,3 +337,125 @@ def test_a_part_that_is_fetched_later_leaves_what_is_there_of_the_job(
     download(world.repo, job_id=JOB, epoch=1, folder=out, wanted=Wanted(only=["model"]))
     for path in ("manifest.json", "model", ".stado-partial/x"):
         assert (out / path).read_text() == path
+
+
+# --- a folder that is filled again, in a later epoch ----------------------------------------
+
+
+def leave(world: World, tmp_path: Path, epoch: int, **contents: str) -> None:
+    """Names have `_` for what no keyword can have."""
+    folder = tmp_path / f"epoch-{epoch}"
+    for name, text in contents.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    publish(world.repo, job_id=JOB, epoch=epoch, folder=folder, partial=False)
+
+
+def contents_of(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    texts = {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+    return {name: text for name, text in texts.items() if not name.endswith("manifest.json")}
+
+
+def test_what_an_earlier_epoch_left_goes_and_what_is_somebodys_stays(
+    world: World, tmp_path: Path
+) -> None:
+    """R200"""
+    leave(world, tmp_path, 1, a="old", b="old", deep__er__c="old", deep__mine="old", same="same")
+    leave(world, tmp_path, 2, a="new", d="new", same="same")
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    (out / "deep/mine").write_text("changed")
+    (out / "also-mine").write_text("old")
+    again = download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert contents_of(out) == {
+        "a": "new",
+        "also-mine": "old",
+        "d": "new",
+        "deep/mine": "changed",
+        "log.txt": "",
+        "same": "same",
+    }
+    assert not (out / "deep/er").exists()
+    assert (again.fetched, again.removed, again.changed) == (2, 2, [out / "deep/mine"])
+    third = download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert (third.fetched, third.removed, third.changed) == (0, 0, [])
+
+
+def test_a_file_of_then_makes_room_for_a_folder_of_now(world: World, tmp_path: Path) -> None:
+    leave(world, tmp_path, 1, a="old")
+    leave(world, tmp_path, 2, a__b="new")
+    out = tmp_path / "out"
+    for epoch in (1, 2):
+        download(world.repo, job_id=JOB, epoch=epoch, folder=out)
+    assert contents_of(out) == {"a/b": "new", "log.txt": ""}
+
+
+def test_a_part_of_a_later_epoch_leaves_nothing_of_an_earlier_one(
+    world: World, tmp_path: Path
+) -> None:
+    leave(world, tmp_path, 1, a="old", b="old", c="same", d="old")
+    leave(world, tmp_path, 2, a="new", b="new", c="same")
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    download(world.repo, job_id=JOB, epoch=2, folder=out, wanted=Wanted(only=["a"]))
+    assert contents_of(out) == {"a": "new", "c": "same", "log.txt": ""}
+    download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert contents_of(out) == {"a": "new", "b": "new", "c": "same", "log.txt": ""}
+
+
+def test_a_download_that_fails_between_two_epochs_is_gone_on_with(
+    world: World, tmp_path: Path
+) -> None:
+    """Names of our own files change as well."""
+    leave(world, tmp_path, 1, a="old", b="old", manifest_json="its own", log_txt="its own")
+    leave(world, tmp_path, 2, a="new", b="new")
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    for count in range(3):
+        away = ScriptedFaults(Fault(FaultKind.UNAVAILABLE, Operation.DOWNLOAD, skip=count))
+        if count == 2:
+            away = ScriptedFaults(Fault(FaultKind.UNAVAILABLE, Operation.LIST))
+        repo = world.repo_over(FaultyStore(world.store, world.clock, away))
+        with pytest.raises(Unavailable):
+            download(repo, job_id=JOB, epoch=2, folder=out)
+    download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert contents_of(out) == {"a": "new", "b": "new", "log.txt": ""}
+    assert sorted(os.listdir(out)) == ["a", "b", "log.txt", "manifest.json"]
+
+
+@pytest.mark.parametrize("own_in", [1, 2])
+def test_a_log_of_the_jobs_own_is_there_beside_ours(
+    world: World, tmp_path: Path, own_in: int
+) -> None:
+    """R201: also where it had one in one epoch only."""
+    write_segment(world.repo, JOB, 1, 0, b"printed\n")
+    out = tmp_path / "out"
+    for epoch in (1, 2):
+        own = {"log_txt": "its own"} if epoch == own_in else {}
+        leave(world, tmp_path, epoch, a="a", **own)
+    for epoch in (1, 2, 2):
+        download(world.repo, job_id=JOB, epoch=epoch, folder=out)
+        contents = contents_of(out)
+        if epoch == own_in:
+            assert contents.pop("log.txt") == "its own"
+            assert contents.pop("stado.log.txt").startswith("printed\n")
+        else:
+            assert contents.pop("log.txt").startswith("printed\n")
+        assert contents == {"a": "a"}
+
+
+def test_a_log_that_somebody_wrote_or_changed_is_not_replaced_by_ours(
+    world: World, tmp_path: Path
+) -> None:
+    leave(world, tmp_path, 1, a="a", log_txt="its own")
+    leave(world, tmp_path, 2, a="a")
+    for number, first in enumerate((Wanted(only=["a"]), Wanted())):
+        out = tmp_path / f"out-{number}"
+        download(world.repo, job_id=JOB, epoch=1, folder=out, wanted=first)
+        (out / "log.txt").write_text("mine")
+        with pytest.raises(Refused, match="not as the job left it"):
+            download(world.repo, job_id=JOB, epoch=2, folder=out)
+        assert (out / "log.txt").read_text() == "mine"
+        assert not (out / ".stado-partial").exists()
