@@ -20,17 +20,29 @@ from stado.core.spec import StartFrom
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import checkpoints, saving
 from stado.jobs.repository import Repository
-from stado.jobs.saving import Fingerprint, Manner, Past, Save, fingerprint
+from stado.jobs.saving import (
+    Fingerprint,
+    FolderSight,
+    Manner,
+    NotReadable,
+    NotWhole,
+    Past,
+    Save,
+    fingerprint,
+    look_at,
+)
 
 log = logging.getLogger(__name__)
 
 _TRIED_MAX = 3
+_TOLD_MAX = 20
 _UNUSABLE = (Unreadable, NotFound, Conflict, Refused)
 
 
 class CheckpointSync:
     """One job's checkpoint folder. `heard_at`: when the last accepted beat was sent, on our
-    monotonic clock; what is older than a save goes only after a beat that came after it."""
+    monotonic clock; what is older than a save goes only after a beat that came after it. `say`
+    tells the job's log, once each, what keeps the folder from being saved, and what is left out."""
 
     def __init__(
         self,
@@ -39,11 +51,16 @@ class CheckpointSync:
         *,
         manner: Manner = Manner(),  # noqa: B008 - frozen
         heard_at: Callable[[], float] = lambda: -math.inf,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._repo = repo
         self._folder = folder
         self._manner = manner
         self._heard_at = heard_at
+        self._say = say
+        self._told: set[str] = set()
+        self.unsaved: str | None = None
+        """Why the last save came to nothing; None when it did not."""
         self._sequence = 0
         self._newest: list[Save] = []
         """The last two of the job, the newest last."""
@@ -54,7 +71,7 @@ class CheckpointSync:
         self._spared: list[Checkpoint] | None = None
         """What `_named` are, once they have been read."""
         self._saved: Fingerprint = ()
-        self._seen: Fingerprint = ()
+        self._seen = FolderSight()
         self._due_at = repo.clock.monotonic() + repo.deployment.tick_seconds
 
     @property
@@ -124,7 +141,7 @@ class CheckpointSync:
             return
         self._due_at = now + self._repo.deployment.tick_seconds
         self._sweep_when_heard()
-        before, self._seen = self._seen, fingerprint(self._folder)
+        before, self._seen = self._seen, look_at(self._folder)
         if self._seen == before:
             self._save(job_id, epoch, between)
 
@@ -133,9 +150,9 @@ class CheckpointSync:
     ) -> bool:
         """What the job left there, now that nothing writes any more; whether it is in the store.
         `between` as above."""
-        self._seen = fingerprint(self._folder)
+        self._seen = look_at(self._folder)
         self._save(job_id, epoch, between)
-        return not self._seen or self._seen == self._saved
+        return not self._has_news()
 
     def sweep_rest(self) -> None:
         """For who has given the verdict: nothing can be saved any more."""
@@ -143,29 +160,58 @@ class CheckpointSync:
             self._sweep()
 
     def _save(self, job_id: str, epoch: int, between: Callable[[], None] | None) -> None:
-        if not self._seen or self._seen == self._saved:
+        self._tell_left_out()
+        if not self._has_news():
             return
         self._sequence += 1
-        state = self._seen
-        saved = saving.save(
-            self._repo,
-            job_id=job_id,
-            epoch=epoch,
-            sequence=self._sequence,
-            folder=self._folder,
-            past=self._past(),
-            manner=replace(self._manner, between=between),
-        )
-        if saved is not None:
-            self._committed_at = self._repo.clock.monotonic()
-            self._saved = state
-            self._newest = [*self._newest[-1:], saved]
-            if checkpoints.best_as_of(saved.checkpoint, saved.ref) == saved.ref:
-                self._best = saved
+        state = self._seen.states
+        try:
+            saved = saving.save(
+                self._repo,
+                job_id=job_id,
+                epoch=epoch,
+                sequence=self._sequence,
+                folder=self._folder,
+                past=self._past(),
+                manner=replace(self._manner, between=between),
+            )
+        except NotWhole as error:
+            self._note_unsaved(job_id, error)
+            return
+        self.unsaved = None
+        self._committed_at = self._repo.clock.monotonic()
+        self._saved = state
+        self._newest = [*self._newest[-1:], saved]
+        if checkpoints.best_as_of(saved.checkpoint, saved.ref) == saved.ref:
+            self._best = saved
+
+    def _has_news(self) -> bool:
+        """Whether there is, or may be, something that is not saved."""
+        seen = self._seen
+        return bool(seen.unreadable) or seen.states not in ((), self._saved)
+
+    def _note_unsaved(self, job_id: str, error: NotWhole) -> None:
+        """What has only changed meanwhile is saved soon, and not told."""
+        self.unsaved = str(error)
+        log.info("event=checkpoint_dropped job=%s why=%r", job_id, self.unsaved)
+        if isinstance(error, NotReadable):
+            self._tell("its checkpoint folder cannot be saved", [self.unsaved])
+
+    def _tell_left_out(self) -> None:
+        self._tell("left out of its checkpoints", self._seen.left_out)
+
+    def _tell(self, what: str, whys: Sequence[str]) -> None:
+        """In one line, without what has been told before; and no more lines than a few."""
+        new = [why for why in whys if why not in self._told]
+        if not new or len(self._told) >= _TOLD_MAX:
+            return
+        self._told.update(new)
+        more = f", and {len(new) - 1:,} more" if len(new) > 1 else ""
+        self._say(f"{what}: {new[0]}{more}")
 
     def _past(self) -> Past:
         best = self._best.ref if self._best is not None else None
-        return Past(self._kept(), self._saved, best, self._seen)
+        return Past(self._kept(), self._saved, best, self._seen.states)
 
     def _kept(self) -> list[Save]:
         return [*([] if self._best is None else [self._best]), *self._newest]

@@ -125,12 +125,15 @@ class JobRun:
         limit = host.log_limit
         self._spool = LogSpool(self._workspace.log, limit, repo.tasks.lock())
         self._log_times = LogTimes(repo.clock)
+        self._printing = repo.tasks.lock()
+        """The command prints, and whoever saves its checkpoints has something to say."""
         self._shipper = LogShipper(repo, self._spool, limit, of)
         self._checkpoints = CheckpointSync(
             repo,
             self._workspace.checkpoints,
             manner=Manner(bytes_per_second=host.checkpoint_bytes_per_second),
             heard_at=lambda: self._pulse.heard_at,
+            say=self._say,
         )
         self._shipping = Shipping(
             repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
@@ -340,7 +343,8 @@ class JobRun:
             return failure
         self._has_ended = True
         if spec.needs_checkpoint and not self._secure_checkpoint():
-            detail = "no checkpoint was saved"
+            why = self._checkpoints.unsaved
+            detail = f"no checkpoint was saved{f': {why}' if why else ''}"
             return self._ending(Verdict.FAILED, Reason.NO_CHECKPOINT_SAVED, detail, 0)
         lacking = outputs.missing_outputs(self._workspace.output, spec.expected_outputs)
         if lacking:
@@ -376,9 +380,10 @@ class JobRun:
 
     def _say(self, text: str) -> None:
         """A line of ours between what the job prints."""
-        begin = "" if self._spool.line_ended else "\n"
-        line = f"{begin}[stado] {self._masked(text)}\n".encode("utf-8", "backslashreplace")
-        self._take_output(memoryview(line))
+        with self._printing:
+            begin = "" if self._spool.line_ended else "\n"
+            line = f"{begin}[stado] {self._masked(text)}\n".encode("utf-8", "backslashreplace")
+            self._keep_output(memoryview(line))
 
     def _failed(self, what: str, command: str, exit_code: int) -> Ending:
         """The outcome of a command that ended badly: what it says of that itself counts first."""
@@ -608,6 +613,10 @@ class JobRun:
         return self._publication.publish(outcome)
 
     def _take_output(self, data: memoryview) -> None:
+        with self._printing:
+            self._keep_output(data)
+
+    def _keep_output(self, data: memoryview) -> None:
         self._log_times.note(self._spool.written, data)
         self._spool.append(data)
 

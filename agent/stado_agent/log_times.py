@@ -27,8 +27,8 @@ class _Stretch:
 
 
 class LogTimes:
-    """One thread notes, another one asks once nothing more is noted. Offsets count from the first
-    byte ever printed."""
+    """One thread at a time notes, another one asks once nothing more is noted. Offsets count from
+    the first byte ever printed."""
 
     def __init__(self, clock: Clock, *, stretches_max: int = _STRETCHES_MAX) -> None:
         self._clock = clock

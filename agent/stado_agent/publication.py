@@ -89,9 +89,7 @@ class Publication:
 
         failure = self._deliver("checkpoint", save)
         if failure is None and saved and not saved[-1]:
-            return (
-                "what was in its checkpoint folder could not be read as a whole, and is not saved"
-            )
+            return f"what was in its checkpoint folder is not saved: {self._checkpoints.unsaved}"
         return failure
 
     def _publish_output(self, outcome: Ending) -> Ending:

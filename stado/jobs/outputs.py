@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from stado.core import keys
@@ -34,6 +34,8 @@ class LocalFiles:
 
     files: list[str]
     skipped: list[str]
+    unreadable: list[str] = field(default_factory=list)
+    """Those of the skipped that cannot be looked at."""
 
 
 def local_files(folder: Path) -> LocalFiles:
@@ -42,11 +44,12 @@ def local_files(folder: Path) -> LocalFiles:
     looked at is left out."""
     files: list[str] = []
     skipped: list[str] = []
+    unreadable: list[str] = []
 
     def leave_out(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             name = Path(error.filename).relative_to(folder).as_posix()
-            skipped.append(f"{_as_text(name)}: it cannot be read: {error.strerror}")
+            unreadable.append(f"{_as_text(name)}: it cannot be read: {error.strerror}")
 
     for path, mode in walk_files(folder, leave_out):
         name = path.relative_to(folder).as_posix()
@@ -56,7 +59,7 @@ def local_files(folder: Path) -> LocalFiles:
             files.append(name)
         else:
             skipped.append(f"{name}: not a regular file")
-    return LocalFiles(sorted(files), sorted(skipped))
+    return LocalFiles(sorted(files), sorted([*skipped, *unreadable]), sorted(unreadable))
 
 
 def missing_outputs(folder: Path, patterns: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ saved before is named again instead.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import logging
@@ -41,16 +42,34 @@ Fingerprint = tuple[FileState, ...]
 """The state of each file: what tells a changed folder from the same one."""
 
 
-def fingerprint(folder: Path) -> Fingerprint:
-    """The state of a folder; files that vanish meanwhile, or cannot be looked at, are left out."""
-    found = []
-    for path in local_files(folder).files:
+@dataclass(frozen=True, slots=True)
+class FolderSight:
+    """A folder as it was seen."""
+
+    states: Fingerprint = ()
+    left_out: tuple[str, ...] = ()
+    """What is no regular file, links above all, each with why."""
+    unreadable: tuple[str, ...] = ()
+    """What cannot be looked at, each with why: what is in it is not known."""
+
+
+def look_at(folder: Path) -> FolderSight:
+    """Files that vanish meanwhile were never there."""
+    found = local_files(folder)
+    states = []
+    for path in found.files:
         try:
             status = (folder / path).stat()
         except OSError:
             continue
-        found.append((path, status.st_size, status.st_mtime_ns))
-    return tuple(found)
+        states.append((path, status.st_size, status.st_mtime_ns))
+    left_out = set(found.skipped).difference(found.unreadable)
+    return FolderSight(tuple(states), tuple(sorted(left_out)), tuple(found.unreadable))
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """The state of what can be looked at."""
+    return look_at(folder).states
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +124,10 @@ def save(
     folder: Path,
     past: Past = Past(),
     manner: Manner = Manner(),
-) -> Save | None:
-    """Uploads a folder, as it is now, as a checkpoint. None, with nothing committed, when a file
-    was written in place before it was uploaded, or cannot be read, or when the folder is not as it
-    was seen to stand still.
+) -> Save:
+    """Uploads a folder, as it is now, as a checkpoint. Raises `NotWhole`, with nothing committed,
+    when a file was written in place before it was uploaded, when the folder is not as it was seen
+    to stand still, or (`NotReadable`) when something in it cannot be read.
 
     After any failure but a manifest without an answer, the new parts are deleted as far as the
     store goes along. A crash leaves parts without a manifest, which nobody reads."""
@@ -120,10 +139,6 @@ def save(
         files = [upload.save(snapshot, state) for state in states]
         meta, invalid = _meta_of(snapshot, states, files, past)
         at = repo.now()
-    except _NotWhole as error:
-        log.info("event=checkpoint_dropped job=%s epoch=%d why=%r", job_id, epoch, str(error))
-        upload.take_back()
-        return None
     except BaseException:
         upload.take_back()
         raise
@@ -150,27 +165,46 @@ def _other_best(meta: CheckpointMeta | None, best: SaveRef | None) -> SaveRef | 
     return None if is_best else best
 
 
-class _NotWhole(Exception):
+class NotWhole(Exception):
     """What was taken of the folder is not what was there at any one time."""
+
+
+class NotReadable(NotWhole):
+    """Something in it cannot be read, and the next save would fare no better."""
 
 
 def _take_snapshot(folder: Path, snapshot: Path, seen: Fingerprint | None) -> Fingerprint:
     """Gives the files of a folder second names in `snapshot`, and says what they hold. What is
-    replaced in the folder from then on stays as it was in the snapshot. Raises `_NotWhole`."""
+    replaced in the folder from then on stays as it was in the snapshot. Raises `NotWhole`, also
+    for what cannot be read: before anything is uploaded."""
     remove_folder(snapshot)
-    before = fingerprint(folder)
-    if seen is not None and before != seen:
-        raise _NotWhole("the folder changed after it had stood still")
-    try:
-        for path, _, _ in before:
-            make_folder((snapshot / path).parent)
-            _link_or_copy(folder / path, snapshot / path)
-    except OSError as error:
-        raise _NotWhole(str(error)) from error
+    before = look_at(folder)
+    if before.unreadable:
+        raise NotReadable(before.unreadable[0])
+    if seen is not None and before.states != seen:
+        raise NotWhole("the folder changed after it had stood still")
+    for path, _, _ in before.states:
+        _take_file(folder, snapshot, path)
     taken = fingerprint(snapshot)
-    if fingerprint(folder) != before:
-        raise _NotWhole("the folder changed while a snapshot of it was taken")
+    if fingerprint(folder) != before.states:
+        raise NotWhole("the folder changed while a snapshot of it was taken")
     return taken
+
+
+def _take_file(folder: Path, snapshot: Path, path: str) -> None:
+    try:
+        make_folder((snapshot / path).parent)
+        _link_or_copy(folder / path, snapshot / path)
+    except FileNotFoundError:
+        raise NotWhole(f"{path} was removed while a snapshot of it was taken") from None
+    except OSError as error:
+        raise _not_readable(path, error) from error
+    if not os.access(snapshot / path, os.R_OK, effective_ids=True):
+        raise _not_readable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _not_readable(path: str, error: OSError) -> NotReadable:
+    return NotReadable(f"{path}: it cannot be read: {error.strerror or error}")
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -201,13 +235,13 @@ class _Upload:
         """Parts that stay in the store, by the digest of what they hold."""
 
     def save(self, folder: Path, state: FileState) -> CheckpointFile:
-        """Raises `_NotWhole` when the file is not, or no longer, in this state."""
+        """Raises `NotWhole` when the file is not, or no longer, in this state."""
         if state in self._unchanged:
             return self._unchanged[state]
         path, size, _ = state
         whole = hashlib.sha256()
         parts, digests = [], []
-        for data in _read(folder / path, size, self._manner.paced_part_bytes):
+        for data in _read(folder, path, size, self._manner.paced_part_bytes):
             whole.update(data)
             digests.append(hashlib.sha256(data).hexdigest())
             parts.append(self._part(digests[-1], data))
@@ -261,22 +295,22 @@ def _unchanged_files(kept: Sequence[Save]) -> dict[FileState, CheckpointFile]:
     return {state: files[state[0]] for state in kept[-1].states if state[0] in files}
 
 
-def _read(path: Path, size: int, piece_bytes: int) -> Iterator[bytes]:
+def _read(folder: Path, path: str, size: int, piece_bytes: int) -> Iterator[bytes]:
     """No more than `size`, for a file can grow as fast as it is read. Only errors of the file
-    itself become `_NotWhole`, none of whoever takes the pieces."""
+    itself become `NotReadable`, none of whoever takes the pieces."""
     try:
-        with path.open("rb") as file:
+        with (folder / path).open("rb") as file:
             for begin in range(0, size, piece_bytes):
                 yield file.read(min(piece_bytes, size - begin))
     except OSError as error:
-        raise _NotWhole(str(error)) from error
+        raise _not_readable(path, error) from error
 
 
 def _check_unchanged(folder: Path, state: FileState) -> None:
     path, size, mtime_ns = state
     status = (folder / path).stat()
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
-        raise _NotWhole(f"{path} was written in place while it was uploaded")
+        raise NotWhole(f"{path} was written in place while it was uploaded")
 
 
 def _meta_of(
@@ -293,10 +327,10 @@ def _meta_of(
     try:
         data = (snapshot / sidecar.NAME).read_bytes()
         if hashlib.sha256(data).hexdigest() != content[sidecar.NAME]:
-            raise _NotWhole(f"{sidecar.NAME} was written in place while it was read")
+            raise NotWhole(f"{sidecar.NAME} was written in place while it was read")
         said = sidecar.parse_sidecar(data)
     except OSError as error:
-        raise _NotWhole(str(error)) from error
+        raise _not_readable(sidecar.NAME, error) from error
     except Unreadable as error:
         return None, clip(error.why)
     return _believed(said, content)

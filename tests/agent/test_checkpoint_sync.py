@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ import pytest
 from stado.core import keys
 from stado.errors import Ambiguous, Unavailable, Unreadable
 from stado.jobs import checkpoints, saving
-from stado.jobs.saving import Manner
+from stado.jobs.folders import remove_folder
+from stado.jobs.saving import Manner, NotReadable, NotWhole
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import Operation
 from stado.storage.port import Blob, FileDigest, Version
 from stado_agent import checkpoint_sync
 from stado_agent.checkpoint_sync import CheckpointSync
+from tests.jobs.test_outputs import make_deep_folder
 from tests.jobs.world import World
 
 JOB = "a" * 16
@@ -62,8 +65,11 @@ def _folder(tmp_path: Path, *, count: int = 3) -> Path:
 
 def _save(world: World, folder: Path, between: Callable[[], None] | None = None) -> bool:
     manner = Manner(part_bytes=3, between=between)
-    saved = saving.save(world.repo, job_id=JOB, epoch=1, sequence=1, folder=folder, manner=manner)
-    return saved is not None
+    try:
+        saving.save(world.repo, job_id=JOB, epoch=1, sequence=1, folder=folder, manner=manner)
+    except NotWhole:
+        return False
+    return True
 
 
 def _replace(path: Path, text: str) -> None:
@@ -333,16 +339,111 @@ def test_a_folder_that_changed_after_it_was_seen_to_stand_still_is_not_saved(
     folder = _folder(tmp_path)
     sync, looks = CheckpointSync(world.repo, folder), 0
 
-    def look(looked_at: Path) -> saving.Fingerprint:
+    def look(looked_at: Path) -> saving.FolderSight:
         nonlocal looks
-        found, looks = saving.fingerprint(looked_at), looks + 1
+        found, looks = saving.look_at(looked_at), looks + 1
         if looks == 2:
             _replace(folder / "part-0", "new and longer")
         return found
 
-    monkeypatch.setattr(checkpoint_sync, "fingerprint", look)
+    monkeypatch.setattr(checkpoint_sync, "look_at", look)
     _beat(world, sync, 2)
     assert _manifests(world) == []
     _replace(folder / "part-1", "new and longer, too")
     _beat(world, sync, 2)
     assert len(_manifests(world)) == 1
+
+
+# --- what cannot be saved, and what is left out ---------------------------------------------
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that other users may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+@contextmanager
+def _stoppable_user() -> Iterator[None]:
+    """Not root, whom no mode stops."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_folder_with_a_part_that_cannot_be_listed_is_not_saved_and_that_is_told_once(
+    world: World, tmp_path: Path
+) -> None:
+    """A save that lacks a folder is not what the job would go on from."""
+    said: list[str] = []
+    folder = _folder(tmp_path)
+    sync = CheckpointSync(world.repo, folder, say=said.append)
+    _beat(world, sync, 2)
+    assert len(_manifests(world)) == 1
+    make_deep_folder(folder)
+    _beat(world, sync, 5)
+    assert len(_manifests(world)) == 1
+    (line,) = said
+    assert line.startswith("its checkpoint folder cannot be saved: ddd")
+    assert line.endswith(": it cannot be read: File name too long")
+    assert not sync.save_rest(JOB, 1)
+    remove_folder(folder / ("d" * 200))
+    (folder / "part-0").write_text("new and longer")
+    assert sync.save_rest(JOB, 1)
+    assert sync.unsaved is None
+    assert len(_manifests(world)) == 2
+
+
+def test_a_file_that_cannot_be_read_is_told_before_anything_is_uploaded(
+    world: World, open_folder: Path
+) -> None:
+    said: list[str] = []
+    folder = _folder(open_folder)
+    folder.chmod(0o777)
+    (folder / "part-1").chmod(0)
+    sync = CheckpointSync(world.repo, folder, say=said.append)
+    world.store = store = BusyStore(world, lambda: pytest.fail("something is uploaded"))
+    world.repo = world.repo_over(store)
+    with _stoppable_user():
+        _beat(world, sync, 4)
+        assert not sync.save_rest(JOB, 1)
+        with pytest.raises(NotReadable):
+            saving.save(world.repo, job_id=JOB, epoch=1, sequence=9, folder=folder)
+    why = "part-1: it cannot be read: Permission denied"
+    assert said == [f"its checkpoint folder cannot be saved: {why}"]
+    assert sync.unsaved == why
+    assert _names(world) == []
+
+
+def test_links_are_left_out_and_told_once_for_each(world: World, tmp_path: Path) -> None:
+    """Also where there is nothing else; and of many in one line."""
+    said: list[str] = []
+    folder = _folder(tmp_path, count=0)
+    (folder / "latest").symlink_to("part-0")
+    sync = CheckpointSync(world.repo, folder, say=said.append)
+    _beat(world, sync, 4)
+    (folder / "part-0").write_text("0")
+    for name in ("best", "other"):
+        (folder / name).symlink_to("part-0")
+    _beat(world, sync, 4)
+    assert said == [
+        "left out of its checkpoints: latest: not a regular file",
+        "left out of its checkpoints: best: not a regular file, and 1 more",
+    ]
+    assert len(_manifests(world)) == 1
+
+
+def test_what_is_told_of_a_folder_has_an_end(world: World, tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = _folder(tmp_path)
+    sync = CheckpointSync(world.repo, folder, say=said.append)
+    for number in range(40):
+        (folder / f"link-{number}").symlink_to("part-0")
+        sync.save_rest(JOB, 1)
+    assert len(said) == 20

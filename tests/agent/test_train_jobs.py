@@ -18,6 +18,7 @@ from stado.storage.faults import FaultKind
 from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
+from tests.jobs.test_outputs import make_deep_folder
 
 TRAIN = Spec(command="", type=JobType.TRAIN, verify="check")
 NEEDS_ONE = Spec(command="", require_checkpoint=True, verify="check")
@@ -55,6 +56,28 @@ def test_a_success_without_a_checkpoint_is_none(tmp_path: Path, spec: Spec) -> N
     assert scene.ending.detail is not None
     assert "no checkpoint was saved" in scene.ending.detail
     assert scene.commands == ["train"]
+
+
+def test_what_keeps_a_checkpoint_from_being_saved_is_in_the_log_and_the_ending(
+    tmp_path: Path,
+) -> None:
+    """While the job runs, and when it has failed for it."""
+    scene = scene_of(tmp_path, TRAIN, Script(seconds=100, files=MODEL))
+    workspace = scene.folder.workspace(scene.job, 1)
+    claimed = scene.claim()
+    scene.clock.at(1, lambda: make_deep_folder(workspace.checkpoints))
+    scene.clock.at(1, lambda: (workspace.checkpoints / "latest").symlink_to("model"))
+    scene.run(claimed)
+    assert scene.ending.reason is Reason.NO_CHECKPOINT_SAVED
+    detail = scene.ending.detail or ""
+    assert detail.startswith("no checkpoint was saved: ddd")
+    lines = scene.log(1).decode().splitlines()
+    assert lines[:2] == [
+        "begun",
+        "[stado] left out of its checkpoints: latest: not a regular file",
+    ]
+    assert lines[2].startswith("[stado] its checkpoint folder cannot be saved: ddd")
+    assert lines[3:] == ["ended"]
 
 
 @pytest.mark.parametrize("seconds", [1, 100])
