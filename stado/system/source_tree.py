@@ -20,6 +20,8 @@ from stado.system.secret_files import why_secret
 IGNORE_FILE = ".stadoignore"
 _IGNORE_BYTES_MAX = 1 << 20
 _PATHS_MAX = 200_000
+_LINKS_MAX = 40
+"""On one way; more go round and round."""
 
 _NOT_WANTED = (
     *(".git", ".hg", ".svn", ".bzr"),
@@ -94,8 +96,11 @@ def _tree_in_git(taking: _Taking, repository: GitFolder, ignored: _Ignored) -> S
     for path in listing.submodules:
         if not ignored.has(path + b"/"):
             taking.leave_out(path, "another repository (a submodule): its files are not taken")
+    for path in listing.not_checked_out:
+        if not ignored.has(path):
+            taking.leave_out(path, "git does not check it out here (skip-worktree)")
     prefix = repository.prefix()
-    changed = [name.removeprefix(prefix) for name in repository.changed()]
+    changed = [name.removeprefix(prefix) for name in repository.changed(listing.unwatched)]
     relevant = sorted(path for path in changed if not ignored.has(path))
     return taking.tree(
         in_git=True,
@@ -186,6 +191,8 @@ class _Taking:
         self._sizes: dict[bytes, int] = {}
         self._secrets: list[str] = []
         self._left_out: list[str] = []
+        self._ways: dict[bytes, list[bytes]] = {}
+        """Of links that are taken: where they lead."""
         self._links: dict[bytes, bool] = {}
         """Of folders on the way to a path: whether one is a link by now."""
 
@@ -210,6 +217,7 @@ class _Taking:
         changed: Sequence[str] = (),
         untracked: int = 0,
     ) -> SourceTree:
+        self._tell_of_broken_links()
         return SourceTree(
             self._sizes,
             self._secrets,
@@ -229,7 +237,7 @@ class _Taking:
         if self._is_behind_link(path):
             return  # so is what a link has taken the place of, wherever that leads
         if stat.S_ISLNK(status.st_mode):
-            self._take_link(path, full)
+            self._take_link(path)
         elif stat.S_ISREG(status.st_mode):
             self._take_file(path, status.st_size)
         elif not stat.S_ISDIR(status.st_mode):  # of a folder in a file's place git lists the files
@@ -244,12 +252,21 @@ class _Taking:
             self._links[folder] = is_link or self._is_behind_link(folder)
         return self._links[folder]
 
-    def _take_link(self, path: bytes, full: bytes) -> None:
-        reached = os.path.realpath(full)
-        if os.readlink(full).startswith(b"/") or not (reached + b"/").startswith(self._root + b"/"):
+    def _take_link(self, path: bytes) -> None:
+        way = _way_of(self._root, path)
+        if way is None:
             self.leave_out(path, "a link that leads out of the folder")
         else:
             self._sizes[path] = 0
+            self._ways[path] = way
+
+    def _tell_of_broken_links(self) -> None:
+        """Of those that lead somewhere here, and nowhere in what is taken."""
+        folders = _folders_of(self._sizes) if self._ways else set()
+        for path, way in self._ways.items():
+            missing = [one for one in way if one not in self._sizes and one not in folders]
+            if missing and os.path.exists(os.path.join(self._root, path)):
+                self.leave_out(missing[0], f"the link {shown_path(path)} leads there")
 
     def _take_file(self, path: bytes, size: int) -> None:
         self._sizes[path] = size
@@ -257,3 +274,34 @@ class _Taking:
             why = why_secret(self._folder, os.fsdecode(path))
             if why is not None:
                 self._secrets.append(f"{shown_path(path)} ({why})")
+
+
+def _way_of(root: bytes, path: bytes) -> list[bytes] | None:
+    """Where a path leads within a folder: each link on the way, and the end. None: out of it, be
+    it only to come back, for there it has another name."""
+    place, ahead = b"", path.split(b"/")
+    links: list[bytes] = []
+    while ahead and len(links) < _LINKS_MAX:
+        part = ahead.pop(0)
+        if part == b"..":
+            if not place:
+                return None
+            place = os.path.dirname(place)
+        elif part not in (b"", b"."):
+            place = os.path.join(place, part)
+        full = os.path.join(root, place)
+        if os.path.islink(full):
+            target = os.readlink(full)
+            if target.startswith(b"/"):
+                return None
+            links.append(place)
+            place, ahead = os.path.dirname(place), [*target.split(b"/"), *ahead]
+    return [*links, place]
+
+
+def _folders_of(paths: Iterable[bytes]) -> set[bytes]:
+    folders = {b""}
+    for path in paths:
+        while (path := os.path.dirname(path)) not in folders:
+            folders.add(path)
+    return folders

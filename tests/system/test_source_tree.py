@@ -122,6 +122,53 @@ def test_a_clean_checkout_differs_in_nothing(work_tree: Path) -> None:
     assert tree.sizes == {b"crlf": 10}
 
 
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+def test_a_file_that_git_was_told_not_to_look_at_counts_as_it_stands(
+    work_tree: Path, tmp_path: Path, mark: str
+) -> None:
+    """A69: also below a folder, with another length or the same, with other bits; and what is the
+    same is not dirty for its mark."""
+    marked = ("same", "a/longer", "a/other", "a/mode", 'a/odd ü\n"name')
+    write(work_tree, *marked, "plain", "a/staged")
+    commit(work_tree)
+    git(work_tree, "update-index", mark, *marked)
+    index = (work_tree / ".git" / "index").read_bytes()
+    (work_tree / "a/longer").write_text("longer than it was\n")
+    (work_tree / "a/other").write_text("a/OTHER\n")
+    (work_tree / "a/mode").chmod(0o755)
+    (work_tree / 'a/odd ü\n"name').unlink()
+    (work_tree / 'a/odd ü\n"name').symlink_to("other")
+    tree = read_source_tree(work_tree / "a")
+    assert sorted(tree.changed) == ["longer", "mode", 'odd ü\n"name', "other"]
+    archive, unpacked = tmp_path / "archive", tmp_path / "unpacked"
+    packed = pack(work_tree / "a", tree.sizes, archive)
+    unpacked.mkdir()
+    unpack(archive, unpacked, files_max=packed.files, bytes_max=packed.bytes)
+    assert (unpacked / "longer").read_text() == "longer than it was\n"
+    assert (unpacked / "other").read_text() == "a/OTHER\n"
+    assert (work_tree / ".git" / "index").read_bytes() == index
+    (work_tree / "a/staged").write_text("other\n")
+    git(work_tree, "add", "a/staged")
+    (work_tree / "a/new").touch()
+    tree = read_source_tree(work_tree)
+    assert {"a/other", "a/staged", "a/new"} <= set(tree.changed)
+    assert "same" not in tree.changed
+
+
+def test_a_marked_file_that_is_not_there_was_deleted_or_never_checked_out(work_tree: Path) -> None:
+    """What a sparse checkout leaves out is no change, but it is told."""
+    write(work_tree, "kept", "deleted", "sparse/one", "sparse/ignored")
+    (work_tree / ".stadoignore").write_text("ignored\n")
+    commit(work_tree)
+    git(work_tree, "update-index", "--assume-unchanged", "deleted")
+    git(work_tree, "update-index", "--skip-worktree", "sparse/one", "sparse/ignored")
+    for name in ("deleted", "sparse/one", "sparse/ignored"):
+        (work_tree / name).unlink()
+    tree = read_source_tree(work_tree)
+    assert tree.changed == ["deleted"]
+    assert tree.left_out == ["sparse/one: git does not check it out here (skip-worktree)"]
+
+
 def test_a_work_tree_without_a_commit_is_taken_too(work_tree: Path) -> None:
     write(work_tree, "a", "b")
     git(work_tree, "add", "a")
@@ -161,12 +208,52 @@ def test_links_stay_links_and_those_that_leave_are_left_out(
         "absolute": str(work_tree / "a"),
         "leaves": "../outside",
         "a/by another": "up/../../outside",
+        "by its name": f"../{work_tree.name}/a",
+        "by absolute": "absolute/file",
     }.items():
         (work_tree / name).symlink_to(target)
     tree = read_source_tree(work_tree)
     assert names(tree) == ["a/file", "a/up", "dangling", "inside"]
     assert [text.partition(":")[0] for text in tree.left_out] == [
-        *("a/by another", "absolute", "leaves"),
+        *("a/by another", "absolute", "by absolute", "by its name", "leaves"),
+    ]
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_what_a_link_leads_to_and_is_not_taken_is_told(folder: Path, in_git: bool) -> None:
+    """The link would lead nowhere on the worker. One that leads nowhere here is as it was."""
+    if in_git:
+        git(folder, "init", "-q")
+    write(folder, "ignored/one", "ignored/two", "part/ignored.bin", "part/taken", "file")
+    (folder / ".stadoignore").write_text("ignored\n*.bin\nhidden\nempty\n")
+    (folder / "empty").mkdir()
+    for name, target in {
+        "folder": "ignored",
+        "inside": "ignored/one",
+        "deep/up": "../part/ignored.bin",
+        "hidden": "file",
+        "by hidden": "hidden",
+        "by folder": "folder/../ignored/two",
+        "nothing": "empty",
+        "fine": "part",
+        "finer": "fine/taken",
+        "itself": ".",
+        "dotted": ".stadoignore",
+        "dangling": "nowhere",
+        "circle": "circle",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).symlink_to(target)
+    tree = read_source_tree(folder)
+    assert "hidden" not in names(tree)
+    assert {"folder", "inside", "deep/up", "by hidden"} <= set(names(tree))
+    assert sorted(tree.left_out) == [
+        "empty: the link nothing leads there",
+        "hidden: the link by hidden leads there",
+        "ignored/one: the link inside leads there",
+        "ignored/two: the link by folder leads there",
+        "ignored: the link folder leads there",
+        "part/ignored.bin: the link deep/up leads there",
     ]
 
 
