@@ -28,6 +28,7 @@ from stado.errors import (
 )
 from stado.jobs.download_folders import Digest, DownloadFolder, digest_at
 from stado.jobs.folders import make_folder, remove_folder
+from stado.jobs.half_files import HalfFile
 from stado.jobs.job_log import copy_log
 from stado.jobs.outputs import (
     LARGE_BYTES,
@@ -41,7 +42,14 @@ from stado.jobs.repository import Repository
 Item = TypeVar("Item")
 
 _HASHES_AT_ONCE = 4
+_RESUMED_AT_ONCE = 2
+"""One is fetched while another one's digest is taken."""
+
+_PIECES_AT_ONCE = 5
 _NAMED_MAX = 3
+
+RESUMED_BYTES = 32 * 1024 * 1024
+"""From here on a file that was interrupted goes on where it was."""
 
 
 class Sight(Protocol):
@@ -219,43 +227,96 @@ class _Download:
 
     def _fetch_all(self, files: list[OutputFile]) -> None:
         small = [file for file in files if file.size < LARGE_BYTES]
-        large = [file for file in files if file.size >= LARGE_BYTES]
+        large = [file for file in files if LARGE_BYTES <= file.size < RESUMED_BYTES]
+        resumed = [file for file in files if file.size >= RESUMED_BYTES]
         self._repo.tasks.map(self._fetch_unless_failed, small, limit=SMALL_TRANSFERS)
         self._repo.tasks.map(self._fetch_unless_failed, large, limit=LARGE_TRANSFERS)
+        self._repo.tasks.map(self._fetch_unless_failed, resumed, limit=_RESUMED_AT_ONCE)
 
     def _fetch_unless_failed(self, file: OutputFile) -> None:
+        self._unless_failed(lambda: self._fetch(file))
+
+    def _unless_failed(self, work: Callable[[], None]) -> None:
         """Once the store or the disk has failed, which ends the call, nothing more is begun: each
         file would wait for it as long. One that is missing or damaged costs none of the others."""
         if self._failed:
             return
         try:
-            self._fetch(file)
+            work()
         except (Unavailable, Ambiguous, Denied, Misconfigured, OSError):
             self._failed = True
             raise
 
     def _fetch(self, file: OutputFile) -> None:
         name = hashlib.sha256(file.key.encode()).hexdigest()[:24]
-        temporary = self._folder.partial / f"{name}.{self._token}"
-        if self._wanted.sight is not None:
-            self._wanted.sight.fetch(file, temporary)
         try:
-            digest = self._repo.store.download(file.key, temporary)
-            if (digest.size, digest.sha256) != (file.size, file.sha256):
-                raise Conflict(
-                    file.key,
-                    f"{file.path} has {digest.size} bytes, SHA-256 {digest.sha256}; "
-                    f"the manifest says {file.size}, {file.sha256}",
-                )
-            target = self._targets[file.path]
-            make_folder(target.parent)
-            os.replace(temporary, target)
+            if file.size < RESUMED_BYTES:
+                self._fetch_whole(file, self._folder.partial / f"{name}.{self._token}")
+            else:
+                self._fetch_rest(file, self._folder.partial / f"{name}.{file.sha256[:24]}")
         except NotFound:
             why = f"{file.path} is missing, though the manifest names it"
             raise Conflict(file.key, why) from None
+        self._tell_of(file)
+
+    def _fetch_whole(self, file: OutputFile, temporary: Path) -> None:
+        self._tell_coming(file, temporary)
+        try:
+            digest = self._repo.store.download(file.key, temporary)
+            self._take(file, temporary, (digest.size, digest.sha256))
         finally:
             temporary.unlink(missing_ok=True)
-        self._tell_of(file)
+
+    def _fetch_rest(self, file: OutputFile, temporary: Path) -> None:
+        """Of a large file what an earlier call has not brought. What is there stays when the store
+        or the disk fails."""
+        size = self._repo.store.head(file.key).size
+        if size != file.size:
+            raise Conflict(file.key, f"{file.path} has {size} bytes; the manifest says {file.size}")
+        half = HalfFile(temporary, file.size)
+        self._tell_coming(file, temporary)
+        found = self._fetch_pieces(file, half)
+        if half.begun and found not in (None, (file.size, file.sha256)):
+            half.begin_anew()  # what was noted was not there, after a power cut
+            found = self._fetch_pieces(file, half)
+        if found is None:
+            return
+        try:
+            self._take(file, temporary, found)
+        finally:
+            half.remove()
+
+    def _fetch_pieces(self, file: OutputFile, half: HalfFile) -> Digest | None:
+        """Of the whole; None when the call has failed elsewhere."""
+
+        def fetch(number: int) -> None:
+            start, length = half.place(number)
+            data = self._repo.store.get_range(file.key, start, length)
+            half.put(number, data)
+
+        self._repo.tasks.map(
+            lambda number: self._unless_failed(lambda: fetch(number)),
+            half.missing,
+            limit=_PIECES_AT_ONCE,
+        )
+        return None if self._failed else digest_at(half.path)
+
+    def _take(self, file: OutputFile, temporary: Path, found: Digest) -> None:
+        """Gives it its name, if it is what the manifest says."""
+        size, sha256 = found
+        if found != (file.size, file.sha256):
+            raise Conflict(
+                file.key,
+                f"{file.path} has {size} bytes, SHA-256 {sha256}; "
+                f"the manifest says {file.size}, {file.sha256}",
+            )
+        target = self._targets[file.path]
+        make_folder(target.parent)
+        os.replace(temporary, target)
+
+    def _tell_coming(self, file: OutputFile, temporary: Path) -> None:
+        if self._wanted.sight is not None:
+            self._wanted.sight.fetch(file, temporary)
 
     def _tell_of(self, whole: OutputFile) -> None:
         if self._wanted.sight is not None:

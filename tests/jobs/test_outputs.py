@@ -17,6 +17,7 @@ from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
 from stado.jobs.downloads import Wanted, download
+from stado.jobs.half_files import PIECE_BYTES
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import (
     SMALL_TRANSFERS,
@@ -459,3 +460,76 @@ def test_a_log_that_somebody_wrote_or_changed_is_not_replaced_by_ours(
             download(world.repo, job_id=JOB, epoch=2, folder=out)
         assert (out / "log.txt").read_text() == "mine"
         assert not (out / ".stado-partial").exists()
+
+
+# --- large files that were interrupted ------------------------------------------------------
+
+PIECES = 5
+LARGE = b"".join(bytes([number]) * PIECE_BYTES for number in range(PIECES))[:-1]
+
+
+class HalfStore(MemoryStore):
+    """Gives so many parts, and then no more until it is told to; notes which were asked for."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock, world.tasks)
+        self.parts_left = 0
+        self.given: list[int] = []
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if not self.parts_left:
+            raise Unavailable(key, "no route")
+        self.parts_left -= 1
+        self.given.append(start // PIECE_BYTES)
+        return super().get_range(key, start, length)
+
+
+def interrupted(tmp_path: Path, *, pieces: int) -> tuple[Repository, HalfStore, Path]:
+    """A download of which so many pieces came."""
+    world = World()
+    store = HalfStore(world)
+    repo = world.repo_over(store)
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left/large").write_bytes(LARGE)
+    publish(repo, job_id=JOB, epoch=1, folder=tmp_path / "left", partial=False)
+    store.parts_left = pieces
+    with pytest.raises(Unavailable):
+        download(repo, job_id=JOB, epoch=1, folder=tmp_path / "out")
+    store.parts_left = 100
+    return repo, store, tmp_path / "out"
+
+
+@pytest.mark.parametrize("pieces", [0, 2, PIECES - 1])
+def test_a_large_file_goes_on_where_it_was_interrupted(tmp_path: Path, pieces: int) -> None:
+    """R200"""
+    repo, store, out = interrupted(tmp_path, pieces=pieces)
+    download(repo, job_id=JOB, epoch=1, folder=out)
+    assert store.given == list(range(PIECES))
+    assert (out / "large").read_bytes() == LARGE
+    assert sorted(os.listdir(out)) == ["large", "log.txt", "manifest.json"]
+
+
+def test_a_half_file_that_is_not_what_it_was_begins_anew(tmp_path: Path) -> None:
+    """As a power cut leaves it; and half a note is none."""
+    repo, store, out = interrupted(tmp_path, pieces=2)
+    (half,) = (out / ".stado-partial").glob("*.pieces")
+    os.truncate(half.with_suffix(""), 7)
+    with half.open("a") as notes:
+        notes.write("000")
+    store.given.clear()
+    download(repo, job_id=JOB, epoch=1, folder=out)
+    assert store.given == [*range(2, PIECES), *range(PIECES)]
+    assert (out / "large").read_bytes() == LARGE
+
+
+def test_a_large_file_that_is_damaged_leaves_no_half(tmp_path: Path) -> None:
+    repo, store, out = interrupted(tmp_path, pieces=2)
+    key = keys.output_file(JOB, 1, "large")
+    for damaged, told in ((LARGE[:-1] + b"!", "SHA-256"), (b"short", "has 5 bytes")):
+        store.put(key, damaged)
+        with pytest.raises(Conflict, match=told):
+            download(repo, job_id=JOB, epoch=1, folder=out)
+        assert os.listdir(out / ".stado-partial") == ["1.json"]
+    store.delete(key, None)
+    with pytest.raises(Conflict, match="large is missing"):
+        download(repo, job_id=JOB, epoch=1, folder=out)
