@@ -823,18 +823,20 @@ class JobRun:
 
     def _begin_log_epoch(self) -> None:
         if self._shipper.unclear:
-            self._learn_what_was_shipped()
+            self._make_clear_what_was_shipped()
         of = self._shipper.begin_epoch(self._record.epoch)
         try:
             self._workspace.write_log_epoch(of)
         except OSError as error:
             log.warning("event=note_not_written job=%s error=%r", of.job_id, str(error))
 
-    def _learn_what_was_shipped(self) -> None:
+    def _make_clear_what_was_shipped(self) -> None:
         try:
-            self._patience.persist(self._shipper.go_on)
+            self._patience.persist(self._shipper.make_clear)
         except Unreadable as error:
             self._repo.tell_unreadable(error)
+        except OSError as error:
+            log.warning("event=spool_not_read job=%s error=%r", self._record.id, str(error))
 
     def _renew_note(self) -> None:
         """With the epoch that was adopted, or what holds the command together. A disk that is

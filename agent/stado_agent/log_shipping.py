@@ -81,6 +81,8 @@ class LogShipper:
         self._unclear = False
         """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
         then the store is asked what it has."""
+        self._may_land_bytes = 0
+        """Of the last write at `_position` that had no answer."""
         self._began = self._shipped_at = repo.clock.monotonic()
         self._followers = FollowerSight(repo, of.job_id)
 
@@ -102,9 +104,21 @@ class LogShipper:
 
     @property
     def unclear(self) -> bool:
-        """Whether the store may have more than we know: to be asked (`go_on`) before an epoch
-        begins that would ship the same again."""
-        return self._unclear
+        """Whether the store has, or may come to have, more than we know: to be made clear before an
+        epoch begins that would ship the same again."""
+        return self._unclear or self._may_land_bytes > 0
+
+    def make_clear(self) -> None:
+        """What may still land is written again, as it was: then its key is taken, and it lands no
+        more. One listing and one write."""
+        self.go_on()
+        piece = self._spool.read(self._position, bytes_max=self._may_land_bytes)
+        if piece.data and piece.offset == self._position:
+            try:
+                self._write(piece.offset, piece.data)
+            except Exists:  # it has just landed
+                self.go_on()
+        self._may_land_bytes = 0
 
     def go_on(self) -> None:
         """Takes up where another shipper of this epoch left off, or where an unclear answer left
@@ -200,8 +214,12 @@ class LogShipper:
 
     def _write(self, position: int, data: bytes) -> None:
         offset = position - self._of.base
-        with self._noting_unclear_answers():
-            write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
+        try:
+            with self._noting_unclear_answers():
+                write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
+        except Ambiguous:
+            self._may_land_bytes = len(data)
+            raise
         self._stored.append(SegmentPlace(offset, len(data)))
         self._move_to(position + len(data), torn=False)
 
@@ -214,7 +232,7 @@ class LogShipper:
             raise
 
     def _move_to(self, position: int, *, torn: bool) -> None:
-        self._position, self._torn = position, torn
+        self._position, self._torn, self._may_land_bytes = position, torn, 0
         self._spool.discard(position)
 
     def _delete_middle(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from stado.core import keys
 from stado.core.records import LogAccount
 from stado.errors import StoreError
@@ -25,8 +27,8 @@ class Line:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.world = World()
-        late = ScriptedFaults(Fault(FaultKind.LATE, Operation.CREATE))
-        self.store = FaultyStore(self.world.store, self.world.clock, late)
+        self.faults = ScriptedFaults(Fault(FaultKind.LATE, Operation.CREATE))
+        self.store = FaultyStore(self.world.store, self.world.clock, self.faults)
         self.spool = LogSpool(folder, LIMIT, self.world.tasks.lock())
         repo = self.world.repo_over(self.store)
         self.shipper = LogShipper(repo, self.spool, LIMIT, LogEpoch(JOB, 1))
@@ -68,6 +70,32 @@ def test_a_segment_that_lands_before_the_next_attempt_is_gone_on_from(tmp_path: 
     assert account == LogAccount(written=8, kept=8, dropped=0)
 
 
+@pytest.mark.parametrize("lands", ["before", "between", "after"])
+@pytest.mark.parametrize("tried_again", [False, True])
+def test_a_segment_that_lands_after_its_epoch_was_carried_over_doubles_nothing(
+    tmp_path: Path, lands: str, tried_again: bool
+) -> None:
+    """It is written again where it would land, before the next epoch begins with what is behind
+    it. Also where the store was away for the attempt in between."""
+    line = Line(tmp_path / "log")
+    line.print(b"two\nhalf a line")
+    if tried_again:
+        line.faults.add(Fault(FaultKind.UNAVAILABLE, Operation.CREATE))
+        line.try_to_ship()
+    if lands == "before":
+        line.store.land_late_writes()
+    assert line.shipper.unclear
+    line.shipper.make_clear()
+    if lands == "between":
+        line.store.land_late_writes()
+    line.shipper.begin_epoch(2)
+    line.store.land_late_writes()
+    account = line.shipper.ship_rest()
+    assert stored_log(line.world.repo, JOB, 1) == b"one\n"
+    assert stored_log(line.world.repo, JOB, 2) == b"two\nhalf a line"
+    assert account == LogAccount(written=15, kept=15, dropped=0)
+
+
 def test_a_key_that_holds_nothing_is_a_refusal_and_no_endless_loop(tmp_path: Path) -> None:
     """As somebody else may have left it there."""
     line = Line(tmp_path / "log")
@@ -75,4 +103,5 @@ def test_a_key_that_holds_nothing_is_a_refusal_and_no_endless_loop(tmp_path: Pat
     for _ in range(3):
         line.try_to_ship()
         line.world.clock.sleep(2)
+    line.shipper.make_clear()
     assert [place.size for place in list_log(line.world.repo, JOB, 1).segments] == [0]
