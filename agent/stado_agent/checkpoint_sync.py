@@ -31,6 +31,7 @@ from stado.jobs.saving import (
     fingerprint,
     look_at,
 )
+from stado.storage.port import Fetch
 
 log = logging.getLogger(__name__)
 
@@ -86,15 +87,23 @@ class CheckpointSync:
 
     # --- restoring ----------------------------------------------------------------------
 
-    def restore_newest(self, job_id: str, *, between: Callable[[], None] | None = None) -> bool:
+    def restore_newest(
+        self,
+        job_id: str,
+        *,
+        between: Callable[[], None] | None = None,
+        fetch: Fetch | None = None,
+    ) -> bool:
         """Fills the folder, which need not be saved again then; False, and it is left alone, for a
         job that has saved nothing. Raises what is wrong with the newest checkpoint when none can
         be read: `Unreadable`, `NotFound`, `Conflict`, `Refused`. `between` is called after each
-        part, and ends it by raising anything else."""
+        part, and ends it by raising anything else. `fetch` brings each of them."""
         first_error: Exception | None = None
         for key in checkpoints.newest_manifests(self._repo, job_id, limit=_TRIED_MAX):
             try:
-                found = checkpoints.restore(self._repo, key, self._folder, between=between)
+                found = checkpoints.restore(
+                    self._repo, key, self._folder, between=between, fetch=fetch
+                )
                 self._saved = fingerprint(self._folder)
                 self._newest = [Save(*found, self._saved)]
                 self._best = self._find_best(checkpoints.best_as_of(*found))
@@ -107,7 +116,11 @@ class CheckpointSync:
         return False
 
     def restore_pinned(
-        self, start_from: StartFrom, *, between: Callable[[], None] | None = None
+        self,
+        start_from: StartFrom,
+        *,
+        between: Callable[[], None] | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
         """Fills the folder with another job's save, which counts as none of ours. Raises as
         `restore_newest`."""
@@ -115,7 +128,12 @@ class CheckpointSync:
         if not keys.is_checkpoint_manifest(key, start_from.job_id):
             raise Refused("checkpoint_unavailable", f"{key!r} is no save of {start_from.policy}")
         checkpoints.restore(
-            self._repo, key, self._folder, sha256=start_from.sha256, between=between
+            self._repo,
+            key,
+            self._folder,
+            sha256=start_from.sha256,
+            between=between,
+            fetch=fetch,
         )
         self._saved = fingerprint(self._folder)
 

@@ -14,7 +14,10 @@ from stado.storage.port import FileDigest, Store
 
 _MIB = 1024 * 1024
 _AT_ONCE_BYTES_MIN = _MIB // 4
-_AT_ONCE_BYTES_MAX = 16 * _MIB
+_AT_ONCE_BYTES_MAX = 64 * _MIB
+_RANGE_BYTES_MAX = 16 * _MIB
+"""A range is in memory as a whole, an object at once is not."""
+
 _QUICK_SECONDS = 0.5
 _SLOW_SECONDS = 2.0
 _SLOWNESS_SECONDS = 60.0
@@ -47,7 +50,7 @@ class Pace:
         seconds = self._clock.monotonic() - begun
         if seconds > _SLOW_SECONDS:
             self.at_once_bytes = max(self.at_once_bytes // 2, _AT_ONCE_BYTES_MIN)
-        elif seconds < _QUICK_SECONDS and size > self.at_once_bytes // 2:
+        elif seconds < _QUICK_SECONDS and size >= self.at_once_bytes // 2:
             self.at_once_bytes = min(self.at_once_bytes * 2, _AT_ONCE_BYTES_MAX)
         return result
 
@@ -55,8 +58,8 @@ class Pace:
 def download(
     store: Store, key: str, path: Path, *, size: int | None, heed: Heed, pace: Pace
 ) -> FileDigest:
-    """Writes a new file. What is too much for once comes in ranges, each with the store's own
-    retries, and `heed` is called in between."""
+    """Writes a new file of no more than `size` bytes. What is too much for once comes in ranges,
+    each with the store's own retries, and `heed` is called in between."""
     heed()
     if size is not None and size <= pace.at_once_bytes:
         return pace.timed(size, lambda: store.download(key, path))
@@ -85,7 +88,7 @@ def _ranges(store: Store, key: str, size: int | None, pace: Pace) -> Iterator[by
     """One that is shorter than was said will not have the right digest."""
     start, data, asked = 0, b"", 0
     while len(data) == asked and (size is None or start < size):
-        asked = pace.at_once_bytes
+        asked = min(pace.at_once_bytes, _RANGE_BYTES_MAX)
         if size is not None:
             asked = min(asked, size - start)
         data = pace.timed(asked, partial(store.get_range, key, start, asked))

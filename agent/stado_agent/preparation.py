@@ -22,10 +22,11 @@ from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import Repository
 from stado.jobs.snapshots import text_of as snapshot_text
 from stado.ports import Command, Engine, JobProcess
+from stado.storage.port import FileDigest
 from stado_agent.breaks import InputUnavailable
 from stado_agent.checkpoint_sync import CheckpointSync
 from stado_agent.container import ReadyImage
-from stado_agent.downloads import Interrupted, Pace
+from stado_agent.downloads import Interrupted, Pace, download
 from stado_agent.elsewhere import Elsewhere
 from stado_agent.environment import command_environment
 from stado_agent.git_checkout import (
@@ -148,12 +149,16 @@ class Preparation:
         if self._spec.makes_policy and self._record.policy_revision > 1:
             self._checkpoints.spare(self._find_saves_named())
         own = self._record.epoch > 1 and self._restore(
-            lambda: self._checkpoints.restore_newest(job_id, between=self._watch.heed),
+            lambda: self._checkpoints.restore_newest(
+                job_id, between=self._watch.heed, fetch=self._fetch
+            ),
             "no checkpoint of it can be restored",
         )
         if not own and start_from is not None:
             self._restore(
-                lambda: self._checkpoints.restore_pinned(start_from, between=self._watch.heed),
+                lambda: self._checkpoints.restore_pinned(
+                    start_from, between=self._watch.heed, fetch=self._fetch
+                ),
                 f"checkpoint {start_from.ref} cannot be restored",
             )
 
@@ -229,7 +234,7 @@ class Preparation:
             )
 
         fetch = SnapshotFetch(
-            self._repo, cache, pace=self._pace, insist=insist, heed=self._watch.heed
+            self._repo, cache, fetch=self._fetch, insist=insist, heed=self._watch.heed
         )
         fetch.bring(snapshot, self._workspace.work)
         self.say(snapshot_text(snapshot))
@@ -323,6 +328,11 @@ class Preparation:
         return tell
 
     # --- what all of them need ----------------------------------------------------------
+
+    def _fetch(self, key: str, path: Path, size: int) -> FileDigest:
+        return download(
+            self._repo.store, key, path, size=size, heed=self._watch.heed, pace=self._pace
+        )
 
     def _attend(
         self, process: JobProcess, *, tell: Callable[[float], None] = lambda _: None

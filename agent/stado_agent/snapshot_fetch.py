@@ -14,8 +14,7 @@ from stado.jobs import snapshots
 from stado.jobs.archives import UnsafeArchive, unpack
 from stado.jobs.folders import remove_folder
 from stado.jobs.repository import Repository
-from stado.storage.port import FileDigest
-from stado_agent.downloads import Pace, download
+from stado.storage.port import Fetch
 from stado_agent.host_cache import HostCache
 
 log = logging.getLogger(__name__)
@@ -32,13 +31,13 @@ class SnapshotFetch:
         repo: Repository,
         cache: HostCache,
         *,
-        pace: Pace,
+        fetch: Fetch,
         insist: Callable[[Callable[[], None]], None],
         heed: Callable[[], None],
     ) -> None:
         self._repo = repo
         self._cache = cache
-        self._pace = pace
+        self._fetch = fetch
         self._insist = insist
         self._heed = heed
 
@@ -77,12 +76,10 @@ class SnapshotFetch:
         """It gets its name when it is whole."""
         partial = entry / f"{_ARCHIVE}.partial"
 
-        def fetch(key: str, path: Path, size: int) -> FileDigest:
-            return download(
-                self._repo.store, key, path, size=size, heed=self._heed, pace=self._pace
-            )
+        def download() -> None:
+            snapshots.download(self._repo, snapshot.digest, partial, self._fetch)
 
-        self._insist(lambda: snapshots.download(self._repo, snapshot.digest, partial, fetch))
+        self._insist(download)
         os.replace(partial, archive)
 
     def _unpack(self, snapshot: Snapshot, archive: Path, folder: Path) -> None:

@@ -16,15 +16,16 @@ from pathlib import Path
 
 from stado.core import keys
 from stado.core.documents import decode
-from stado.core.records import Checkpoint, SaveRef
+from stado.core.records import Checkpoint, CheckpointFile, SaveRef
 from stado.errors import Conflict
 from stado.jobs.folders import make_folder, remove_folder
 from stado.jobs.outputs import safe_targets
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
-from stado.storage.port import walk
+from stado.storage.port import Fetch, FileDigest, walk
 
 log = logging.getLogger(__name__)
 
+PART_BYTES_MAX = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _SWEEP_NAMES_MAX = 200_000
 
@@ -68,11 +69,12 @@ def restore(
     *,
     sha256: str | None = None,
     between: Callable[[], None] | None = None,
+    fetch: Fetch | None = None,
 ) -> tuple[Checkpoint, SaveRef]:
     """Makes a folder hold a checkpoint's files and nothing else. `sha256`: of the manifest, where
     it was pinned. Raises `Unreadable`, `NotFound`, `Conflict` when the manifest or a file is not
     what was promised, `Refused` when a path leaves the folder, and what `between` raises, which
-    is called after each part."""
+    is called after each part. `fetch` brings each of them."""
     checkpoint, ref = read_manifest(repo, manifest_key)
     if sha256 not in (None, ref.sha256):
         raise Conflict(manifest_key, f"it has SHA-256 {ref.sha256} and {sha256} was promised")
@@ -84,8 +86,9 @@ def restore(
         target = targets[file.path]
         make_folder(target.parent)
         digest = hashlib.sha256()
+        temporary = folder.with_name(f"{folder.name}.part")
         with target.open("wb") as output:
-            for data in _stream(repo, file.parts, folder.with_name(f"{folder.name}.part"), between):
+            for data in _stream(file, temporary, fetch or _fetch_from(repo), between):
                 digest.update(data)
                 output.write(data)
         if digest.hexdigest() != file.sha256:
@@ -119,17 +122,24 @@ def sweep(repo: Repository, keep: Sequence[Checkpoint], *, also: Sequence[Checkp
         repo.tasks.map(lambda key: repo.store.delete(key, None), gone, limit=PARALLEL_REQUESTS)
 
 
+def _fetch_from(repo: Repository) -> Fetch:
+    def fetch(key: str, path: Path, _: int) -> FileDigest:
+        return repo.store.download(key, path)
+
+    return fetch
+
+
 def _stream(
-    repo: Repository, parts: list[str], temporary: Path, between: Callable[[], None] | None
+    file: CheckpointFile, temporary: Path, fetch: Fetch, between: Callable[[], None] | None
 ) -> Iterator[bytes]:
     """The content of the parts, a megabyte at a time: a part is downloaded, which takes what time
     it takes, and never held in memory."""
-    for part in parts:
+    for part in file.parts:
         try:
-            size = repo.store.download(part, temporary).size
-            with temporary.open("rb") as file:
+            size = fetch(part, temporary, min(file.size, PART_BYTES_MAX)).size
+            with temporary.open("rb") as part_file:
                 for _ in range(0, size, _CHUNK_BYTES):
-                    yield file.read(_CHUNK_BYTES)
+                    yield part_file.read(_CHUNK_BYTES)
         finally:
             temporary.unlink(missing_ok=True)
         if between is not None:

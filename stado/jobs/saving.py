@@ -23,7 +23,7 @@ from stado.core.moves import clip
 from stado.core.records import Checkpoint, CheckpointFile, SaveRef
 from stado.core.sidecar import CheckpointMeta, Sidecar
 from stado.errors import Ambiguous, StoreError, Unreadable
-from stado.jobs.checkpoints import ref_of
+from stado.jobs.checkpoints import PART_BYTES_MAX, ref_of
 from stado.jobs.folders import make_folder, remove_folder
 from stado.jobs.outputs import local_files
 from stado.jobs.repository import Repository
@@ -31,7 +31,6 @@ from stado.jobs.repository import Repository
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
-PART_BYTES_MAX = 64 * _MIB
 _PACED_PART_SECONDS = 4.0
 _PACE_LOOK_SECONDS = 0.5
 

@@ -9,7 +9,6 @@ record first and lists the references then. So one of the two sees the other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,12 +19,9 @@ from stado.core.trees import shown
 from stado.errors import Ambiguous, Conflict, Exists, NotFound, Refused, StoreError, Unreadable
 from stado.jobs.repository import Repository
 from stado.sizes import file_size
-from stado.storage.port import FileDigest, Version
+from stado.storage.port import Fetch, Version
 
 log = logging.getLogger(__name__)
-
-Fetch = Callable[[str, Path, int], FileDigest]
-"""Writes an object of so many bytes to a new file. Raises errors of the store."""
 
 
 def ensure(repo: Repository, snapshot: Snapshot, archive: Path) -> bool:

@@ -6,7 +6,7 @@ suite (`stado.storage.contract`) holds for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -125,6 +125,10 @@ class Store(Protocol):
     def close(self) -> None:
         """Gives back connections. The store is not used afterwards."""
         ...
+
+
+Fetch = Callable[[str, Path, int], FileDigest]
+"""Writes an object, of so many bytes at most, to a new file. Raises as `Store.download`."""
 
 
 class OpenStore(Protocol):

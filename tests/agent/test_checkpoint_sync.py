@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
+from stado.core.states import Reason
 from stado.errors import Ambiguous, Unavailable, Unreadable
 from stado.jobs import checkpoints, saving
+from stado.jobs.changes import cancel
 from stado.jobs.folders import remove_folder
 from stado.jobs.saving import Manner, NotReadable, NotWhole
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
@@ -21,6 +24,9 @@ from stado.storage.observe import Operation
 from stado.storage.port import Blob, FileDigest, Version
 from stado_agent import checkpoint_sync
 from stado_agent.checkpoint_sync import CheckpointSync
+from tests.agent.fakes import Script
+from tests.agent.scene import Scene
+from tests.agent.slow_line import SlowLine
 from tests.jobs.test_outputs import make_deep_folder
 from tests.jobs.world import World
 
@@ -82,6 +88,25 @@ def _beat(world: World, sync: CheckpointSync, times: int = 1) -> None:
     for _ in range(times):
         world.clock.sleep(BEAT)
         sync.save_when_due(JOB, 1)
+
+
+def test_a_cancel_ends_a_long_restore_within_seconds(tmp_path: Path) -> None:
+    """A part is not waited for: here it would take half a minute more."""
+    scene = Scene(tmp_path / "host")
+    scene.script(Script(seconds=5))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "model").write_bytes(random.Random(1).randbytes(5_000_000))
+    scene.lose_epoch_one()
+    assert CheckpointSync(scene.world.repo, folder).save_rest(scene.job, 1)
+    line = SlowLine(scene.world.store, scene.clock, bytes_per_second=1e5)
+    scene.world.store = line  # type: ignore[assignment]
+    begun = scene.clock.monotonic()
+    scene.clock.at(begun + 12, lambda: cancel(scene.world.repo, scene.job, by="ada"))
+    scene.run(scene.claim())
+    assert (scene.ending.reason, scene.commands) == (Reason.CANCELLED, [])
+    assert len(line.ranges) > 1
+    assert scene.clock.monotonic() < begun + 12 + scene.world.deployment.beat_seconds + 5
 
 
 def test_a_folder_is_saved_once_it_stands_still(world: World, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from stado.jobs.deletion import delete
 from stado.jobs.submit import submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
-from stado.storage.port import Store
+from stado.storage.port import Fetch, Store
 from tests.jobs.actors import Actor, Crash, mortal
 from tests.jobs.world import World
 
@@ -48,7 +48,7 @@ def references(world: World) -> list[str]:
     return [key.rpartition("/")[2] for key in world.names(keys.snapshot_references(DIGEST))]
 
 
-def fetch_from(world: World) -> snapshots.Fetch:
+def fetch_from(world: World) -> Fetch:
     return lambda key, path, size: world.store.download(key, path)
 
 
