@@ -33,7 +33,7 @@ from stado.jobs.status import newest, story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
 from stado.storage.observe import WRITES, Operation
-from stado.storage.port import Store
+from stado.storage.port import FileDigest, Store
 from stado_agent.log_spool import LogLimit
 from stado_coordinator.coordinator import Coordinator
 from tests.agent.fakes import Script
@@ -425,7 +425,11 @@ def _fetch_code(requests: set[Request], folder: Path) -> None:
     world = World()
     _bring(world.repo, archive)
     repo = world.repo_over(RecordingStore(world.store, requests))
-    snapshots.download(repo, _SNAPSHOT.digest, folder / "fetched")
+
+    def fetch(key: str, path: Path, _: int) -> FileDigest:
+        return repo.store.download(key, path)
+
+    snapshots.download(repo, _SNAPSHOT.digest, folder / "fetched", fetch)
 
 
 def _bring(repo: Repository, archive: Path) -> None:
