@@ -7,11 +7,11 @@ the beginning and the end, too: as the end moves on, what lies between is delete
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from stado.core.records import LogAccount
+from stado.core.records import LogAccount, LogRange
 from stado.errors import Ambiguous, Exists
 from stado.jobs.followers import FollowerSight
 from stado.jobs.log_segments import (
@@ -76,7 +76,7 @@ class LogShipper:
         self._torn = False
         """Whether `_position` lies in the middle of a line whose beginning is gone."""
         self._stored: list[SegmentPlace] = []
-        self._compacted_bytes = 0
+        self._compacted: Sequence[LogRange] = ()
         """What somebody else has put together of this epoch, whose holder seemed to be gone."""
         self._unclear = False
         """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
@@ -98,7 +98,7 @@ class LogShipper:
     def begin_epoch(self, epoch: int) -> LogEpoch:
         """What has not been shipped yet belongs to this epoch."""
         self._of = LogEpoch(self._of.job_id, epoch, self._position)
-        self._stored, self._compacted_bytes, self._unclear = [], 0, False
+        self._stored, self._compacted, self._unclear = [], (), False
         self._spool.keep_head_from(self._position)
         return self._of
 
@@ -126,11 +126,10 @@ class LogShipper:
         job_id, epoch = self._of.job_id, self._of.epoch
         listing = list_log(self._repo, job_id, epoch)
         index = find_log_index(self._repo, job_id, epoch) if listing.indexed else None
-        ranges = index.ranges if index is not None else []
         self._stored = uncovered(index, listing.segments)
-        self._compacted_bytes = sum(one.size for one in ranges)
+        self._compacted = index.ranges if index is not None else ()
         self._unclear = False
-        ends = [place.end for place in self._stored] + [one.end for one in ranges]
+        ends = (one.end for one in (*self._stored, *self._compacted))
         end = self._of.base + max(ends, default=0)
         if end > self._position:
             self._move_to(end, torn=False)
@@ -176,7 +175,7 @@ class LogShipper:
     def account(self) -> LogAccount:
         """As of now: exact once all is shipped."""
         written = self._spool.written - self._of.base
-        kept = self._compacted_bytes + sum(place.size for place in self._stored)
+        kept = _bytes_in((*self._stored, *self._compacted))
         return LogAccount(written=written, kept=kept, dropped=written - kept)
 
     def _skip_middle(self) -> None:
@@ -249,6 +248,15 @@ class LogShipper:
                 delete_segment(self._repo, self._of.job_id, self._of.epoch, place.offset)
             self._stored.remove(place)
             excess -= place.size
+
+
+def _bytes_in(places: Iterable[SegmentPlace | LogRange]) -> int:
+    """Those in several of them once."""
+    count = end = 0
+    for place in sorted(places, key=lambda place: place.offset):
+        count += max(0, place.end - max(place.offset, end))
+        end = max(end, place.end)
+    return count
 
 
 def _half_line(piece: Piece, *, final: bool, full: bool) -> int | None:

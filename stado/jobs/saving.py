@@ -338,7 +338,9 @@ def _meta_of(
 def _believed(said: Sidecar, content: dict[str, str]) -> tuple[CheckpointMeta | None, str | None]:
     """A sidecar that came with other files than it speaks of belongs to another save."""
     for path, digest in said.files.items():
-        if content.get(path) != digest:
+        if path not in content:
+            return None, "it speaks of a file that is not there"
+        if content[path] != digest:
             return None, clip(f"it speaks of a file {path!r} with another content")
     return said.meta, None
 

@@ -319,7 +319,7 @@ def test_what_was_restored_is_measured_anew(host: Host, tmp_path: Path) -> None:
         (b'{"value": NaN}', "no JSON"),
         (b"{" + b" " * 70_000 + b"}", "at most 65536"),
         (b'{"files": {"model": "' + b"0" * 64 + b'"}}', "another content"),
-        (b'{"files": {"gone": "' + b"0" * 64 + b'"}}', "another content"),
+        (b'{"files": {"gone": "' + b"0" * 64 + b'"}}', "a file that is not there"),
     ],
 )
 def test_a_sidecar_that_cannot_be_believed_is_told_and_costs_no_save(

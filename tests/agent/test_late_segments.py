@@ -96,6 +96,17 @@ def test_a_segment_that_lands_after_its_epoch_was_carried_over_doubles_nothing(
     assert account == LogAccount(written=15, kept=15, dropped=0)
 
 
+def test_segments_that_overlap_are_accounted_for_once(tmp_path: Path) -> None:
+    """As where the host had dropped the beginning of what then landed late after all."""
+    line = Line(tmp_path / "log")
+    line.print(b"two\n")
+    line.world.store.create(keys.log_segment(JOB, 1, 0), b"one\ntw")
+    line.world.store.create(keys.log_segment(JOB, 1, 4), b"two\n")
+    account = line.shipper.ship_rest()
+    assert stored_log(line.world.repo, JOB, 1) == b"one\ntwo\n"
+    assert account == LogAccount(written=8, kept=8, dropped=0)
+
+
 def test_a_key_that_holds_nothing_is_a_refusal_and_no_endless_loop(tmp_path: Path) -> None:
     """As somebody else may have left it there."""
     line = Line(tmp_path / "log")
