@@ -132,7 +132,7 @@ def _check_clean(tree: SourceTree, folder: str) -> None:
         raise Refused(
             "workdir_not_clean",
             f"--require-clean: {folder!r} differs from commit {shown(tree.commit)} in "
-            f"{_named(tree.changed)}: commit that, or leave --require-clean out",
+            f"{_named(tree.changed)}{_kinds(tree)}: commit that, or leave --require-clean out",
         )
 
 
@@ -165,13 +165,25 @@ def _pack(folder: Path, tree: SourceTree, archive: Path) -> PackedTree:
 def _told(folder: Path, tree: SourceTree, snapshot: Snapshot) -> Iterator[str]:
     yield f"takes along {folder}: {snapshots.text_of(snapshot)}"
     if tree.changed and tree.commit is not None:
-        untracked = f" ({tree.untracked} of them untracked)" if tree.untracked else ""
         yield (
             f"it is not what commit {shown(tree.commit)} holds: it differs in "
-            f"{_named(tree.changed)}{untracked}"
+            f"{_named(tree.changed)}{_kinds(tree)}"
         )
     if tree.left_out:
         yield f"not taken: {_named(tree.left_out, '; ')}"
+
+
+def _kinds(tree: SourceTree) -> str:
+    """Of what has changed: what may be a surprise to who looked with git."""
+    told = [
+        f"{count} of them {what}"
+        for count, what in (
+            (tree.untracked, "untracked"),
+            (tree.unwatched, "not shown by git status, but by git ls-files -v"),
+        )
+        if count
+    ]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _named(names: Sequence[str], separator: str = ", ") -> str:

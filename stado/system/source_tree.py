@@ -48,6 +48,9 @@ class SourceTree:
     """Of what is taken, or was deleted: in what it differs from the commit."""
     untracked: int = 0
     """How many of these git does not know."""
+    unwatched: int = 0
+    """How many `git status` does not show, for they are marked assume-unchanged or
+    skip-worktree."""
 
     @property
     def bytes(self) -> int:
@@ -107,6 +110,7 @@ def _tree_in_git(taking: _Taking, repository: GitFolder, ignored: _Ignored) -> S
         commit=repository.commit(),
         changed=[shown_path(path) for path in relevant],
         untracked=sum(path in listing.untracked for path in relevant),
+        unwatched=len({*listing.unwatched}.intersection(relevant)),
     )
 
 
@@ -216,6 +220,7 @@ class _Taking:
         commit: str | None = None,
         changed: Sequence[str] = (),
         untracked: int = 0,
+        unwatched: int = 0,
     ) -> SourceTree:
         self._tell_of_broken_links()
         return SourceTree(
@@ -226,6 +231,7 @@ class _Taking:
             commit=commit,
             changed=list(changed),
             untracked=untracked,
+            unwatched=unwatched,
         )
 
     def _look_at(self, path: bytes) -> None:

@@ -500,7 +500,7 @@ def test_a_dirty_tree_is_taken_and_said_so_or_refused_on_request(
     (tree / "new").write_text("x")
     sentence = " ".join(stado.refused(*clean, "dirty", "true").split())
     assert "differs from commit" in sentence
-    assert "in new, train.py: commit that, or leave --require-clean out" in sentence
+    assert "in new, train.py (1 of them untracked): commit that, or leave --req" in sentence
     result = stado("submit", "--workdir", str(tree), "--run-id", "dirty", "true")
     told = " ".join(result.stderr.split())
     assert "it differs in new, train.py (1 of them untracked)" in told

@@ -140,6 +140,7 @@ def test_a_file_that_git_was_told_not_to_look_at_counts_as_it_stands(
     (work_tree / 'a/odd ü\n"name').symlink_to("other")
     tree = read_source_tree(work_tree / "a")
     assert sorted(tree.changed) == ["longer", "mode", 'odd ü\n"name', "other"]
+    assert tree.unwatched == 4
     archive, unpacked = tmp_path / "archive", tmp_path / "unpacked"
     packed = pack(work_tree / "a", tree.sizes, archive)
     unpacked.mkdir()
@@ -152,6 +153,7 @@ def test_a_file_that_git_was_told_not_to_look_at_counts_as_it_stands(
     (work_tree / "a/new").touch()
     tree = read_source_tree(work_tree)
     assert {"a/other", "a/staged", "a/new"} <= set(tree.changed)
+    assert (tree.untracked, tree.unwatched) == (1, 4)
     assert "same" not in tree.changed
 
 
