@@ -7,7 +7,6 @@ one to judge.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from stado.jobs.folders import make_folder, remove_folder, walk_files
 from stado.ports import Clock
+from stado_agent.file_lock import try_to_lock
 
 BYTES_MAX_DEFAULT = 2 * 1024**3
 _LOOK_SECONDS = 0.1
@@ -49,27 +49,11 @@ class HostCache:
 
     def _lock(self, name: str, between: Callable[[], None]) -> int:
         while True:
-            descriptor = self._try_lock(name)
+            descriptor = try_to_lock(self._lock_path(name))
             if descriptor is not None:
                 return descriptor
             between()
             self._clock.sleep(_LOOK_SECONDS)
-
-    def _try_lock(self, name: str) -> int | None:
-        """None while another one has it, or when it was removed as we came."""
-        path = self._lock_path(name)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-        return None
 
     def _trim(self, *, keep: str) -> None:
         """Removes what was not used for longest, as far as nobody has it and the host lets us."""
@@ -91,7 +75,7 @@ class HostCache:
 
     def _remove(self, name: str) -> bool:
         with suppress(OSError):
-            descriptor = self._try_lock(name)
+            descriptor = try_to_lock(self._lock_path(name))
             if descriptor is not None:
                 try:
                     remove_folder(set_aside(self._folder / name))

@@ -27,6 +27,7 @@ from stado.errors import Conflict
 from stado.ports import Clock, Entropy, Hardware
 from stado.storage.port import FileDigest
 from stado_agent.downloads import Heed
+from stado_agent.file_lock import take_lock, try_to_lock
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ class InputCache:
     def _wait_for(self, path: Path, sha256: str, heed: Heed) -> int | None:
         seen, since = self._fetched_bytes(sha256), self._clock.monotonic()
         while True:
-            descriptor = _try_to_lock(path)
+            descriptor = try_to_lock(path)
             if descriptor is not None:
                 return descriptor
             heed()
@@ -263,7 +264,7 @@ class InputCache:
 
     def _is_locked_soon(self, descriptor: int) -> bool:
         for _ in range(_LOCK_ATTEMPTS):
-            if _is_lockable(descriptor):
+            if take_lock(descriptor):
                 return True
             self._clock.sleep(_POLL_SECONDS)
         return False
@@ -352,31 +353,6 @@ def _copy(source: int, target: Path, heed: Heed) -> FileDigest | None:
             size += len(chunk)
 
 
-def _try_to_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock; None when another one has it, or has just removed it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if _is_lockable(descriptor) and _is_at(descriptor, path):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _is_lockable(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """A lock file is removed by who held it: the next one has another."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
 def _remove_unused(path: Path) -> bool:
     """Whether it is gone: nobody held a lock on it."""
     try:
@@ -384,7 +360,7 @@ def _remove_unused(path: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        if not _is_lockable(descriptor):
+        if not take_lock(descriptor):
             return False
         path.unlink(missing_ok=True)
         return True
