@@ -226,19 +226,32 @@ class _Download:
         return zip(items, found, strict=True)
 
     def _fetch_all(self, files: list[OutputFile]) -> None:
+        """The small ones first. One that is missing or damaged costs none of the others."""
         small = [file for file in files if file.size < LARGE_BYTES]
         large = [file for file in files if LARGE_BYTES <= file.size < RESUMED_BYTES]
         resumed = [file for file in files if file.size >= RESUMED_BYTES]
-        self._repo.tasks.map(self._fetch_unless_failed, small, limit=SMALL_TRANSFERS)
-        self._repo.tasks.map(self._fetch_unless_failed, large, limit=LARGE_TRANSFERS)
-        self._repo.tasks.map(self._fetch_unless_failed, resumed, limit=_RESUMED_AT_ONCE)
+        damages = [
+            *self._fetch_group(small, at_once=SMALL_TRANSFERS),
+            *self._fetch_group(large, at_once=LARGE_TRANSFERS),
+            *self._fetch_group(resumed, at_once=_RESUMED_AT_ONCE),
+        ]
+        if damages:
+            raise damages[0]
 
-    def _fetch_unless_failed(self, file: OutputFile) -> None:
-        self._unless_failed(lambda: self._fetch(file))
+    def _fetch_group(self, files: list[OutputFile], *, at_once: int) -> list[Conflict]:
+        def fetch(file: OutputFile) -> Conflict | None:
+            try:
+                self._unless_failed(lambda: self._fetch(file))
+            except Conflict as error:
+                return error
+            return None
+
+        found = self._repo.tasks.map(fetch, files, limit=at_once)
+        return [error for error in found if error is not None]
 
     def _unless_failed(self, work: Callable[[], None]) -> None:
         """Once the store or the disk has failed, which ends the call, nothing more is begun: each
-        file would wait for it as long. One that is missing or damaged costs none of the others."""
+        file would wait for it as long."""
         if self._failed:
             return
         try:
@@ -281,10 +294,10 @@ class _Download:
             found = self._fetch_pieces(file, half)
         if found is None:
             return
-        try:
-            self._take(file, temporary, found)
-        finally:
+        if found != (file.size, file.sha256):
             half.remove()
+        self._take(file, temporary, found)
+        half.remove()
 
     def _fetch_pieces(self, file: OutputFile, half: HalfFile) -> Digest | None:
         """Of the whole; None when the call has failed elsewhere."""

@@ -16,10 +16,11 @@ from stado.core import keys
 from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
-from stado.jobs.downloads import Wanted, download
+from stado.jobs.downloads import RESUMED_BYTES, Wanted, download
 from stado.jobs.half_files import PIECE_BYTES
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import (
+    LARGE_BYTES,
     SMALL_TRANSFERS,
     OutputPublisher,
     find_manifest,
@@ -533,3 +534,19 @@ def test_a_large_file_that_is_damaged_leaves_no_half(tmp_path: Path) -> None:
     store.delete(key, None)
     with pytest.raises(Conflict, match="large is missing"):
         download(repo, job_id=JOB, epoch=1, folder=out)
+
+
+def test_a_damaged_file_costs_none_of_the_others_whatever_their_size(
+    world: World, tmp_path: Path
+) -> None:
+    """R200"""
+    (tmp_path / "left").mkdir()
+    sizes = {"damaged": 3, "small": 3, "large": LARGE_BYTES, "larger": RESUMED_BYTES}
+    for name, size in sizes.items():
+        (tmp_path / "left" / name).write_bytes(bytes(size))
+    publish(world.repo, job_id=JOB, epoch=1, folder=tmp_path / "left", partial=False)
+    world.store.put(keys.output_file(JOB, 1, "damaged"), b"no")
+    out = tmp_path / "out"
+    with pytest.raises(Conflict, match="damaged has 2 bytes"):
+        download(world.repo, job_id=JOB, epoch=1, folder=out)
+    assert sorted(os.listdir(out)) == [".stado-partial", "large", "larger", "small"]
