@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -56,15 +56,15 @@ class DownloadFolder:
         self.manifest = path / names.manifest
         self.log = path / names.log
         self.partial = safe_target(path, names.partial)
-        self.log_account: LogAccount | None = None
-        """Of the log that is there now."""
         self._present = _digests([manifest])
         earlier = [one for one in _manifests_in(path) if one.job_id == manifest.job_id]
         self._earlier = _digests(earlier)
-        self._ours: set[Path] = set()
+        self._manifests: set[Path] = set()
+        self._logs: dict[Path, LogAccount] = {}
         """Places of our own files that earlier downloads wrote."""
         for one in earlier:
             self._note_ours(one)
+        self._log_there = self._find_log()
 
     def put_there(self, path: str, found: Digest) -> bool:
         """Whether an earlier download gave this content to a path."""
@@ -76,19 +76,41 @@ class DownloadFolder:
 
     def is_ours(self, place: Path) -> bool:
         """Whether it is a manifest or a log that an earlier download wrote."""
-        return place in self._ours
+        return place in self._manifests or place in self._logs
+
+    @property
+    def log_has_other_name(self) -> bool:
+        """Whether the log that is there has the name of then."""
+        return self._log_there not in (None, self.log)
+
+    @property
+    def log_account(self) -> LogAccount | None:
+        """Of the log that is there."""
+        return self._logs[self._log_there] if self._log_there is not None else None
+
+    def rename_log(self) -> None:
+        """To what it is called now."""
+        if self._log_there is not None and self.log_has_other_name:
+            os.replace(self._log_there, self.log)
 
     def outdated(self, *, but: Collection[Path]) -> list[tuple[str, Path]]:
         """Files by their paths that may be of an earlier epoch; `but` not those in these places."""
         found = []
+        kept = set(_identities(but))
         for path, digests in self._earlier.items():
             if not path.startswith(self._below) or digests == self._present.get(path):
                 continue
             with suppress(Refused):
                 place = safe_target(self._path, path.removeprefix(self._below))
-                if place not in but and place.is_file() and not place.is_symlink():
+                if place in but or not place.is_file() or place.is_symlink():
+                    continue
+                if kept.isdisjoint(_identities([place])):  # a disk may not tell `A` from `a`
                     found.append((path, place))
         return found
+
+    def above(self, place: Path) -> Sequence[Path]:
+        """The folders that it is in, below this one."""
+        return place.parents[: len(place.relative_to(self._path).parts) - 1]
 
     def remove(self, stale: Sequence[Path]) -> None:
         """With folders that are empty then. A crash between leaves some, which the next download
@@ -96,24 +118,26 @@ class DownloadFolder:
         for place in stale:
             place.unlink(missing_ok=True)
             with suppress(OSError):
-                for parent in place.parents[: len(place.relative_to(self._path).parts) - 1]:
+                for parent in self.above(place):
                     parent.rmdir()
 
     def remove_ours_of_then(self) -> None:
         """Where our own files have other names now. Until the new ones are there, the manifest of
         then says what may be replaced."""
-        for place in self._ours - {self.manifest, self.log}:
+        for place in (self._manifests | self._logs.keys()) - {self.manifest, self.log}:
             if place.name not in self._taken:
                 place.unlink(missing_ok=True)
 
     def _note_ours(self, earlier: Manifest) -> None:
         """In the folder a manifest tells of a log when there is one beside it."""
         names = _own_names(_names_taken(earlier, self._below))
-        self._ours.add(self._path / names.manifest)
+        self._manifests.add(self._path / names.manifest)
         if earlier.log is not None:
-            self._ours.add(self._path / names.log)
-            if names.log == self.log.name:
-                self.log_account = earlier.log
+            self._logs[self._path / names.log] = earlier.log
+
+    def _find_log(self) -> Path | None:
+        there = [place for place in self._logs if place.is_file()]
+        return self.log if self.log in there else next(iter(there), None)
 
 
 def check_folder(folder: Path, job_id: str) -> None:
@@ -141,6 +165,14 @@ def digest_at(path: Path) -> Digest:
             digest.update(chunk)
             size += len(chunk)
     return size, digest.hexdigest()
+
+
+def _identities(places: Iterable[Path]) -> Iterator[tuple[int, int]]:
+    """Of those that are there."""
+    for place in places:
+        with suppress(OSError):
+            found = place.stat()
+            yield found.st_dev, found.st_ino
 
 
 def _digests(manifests: Sequence[Manifest]) -> dict[str, set[Digest]]:

@@ -27,7 +27,7 @@ from stado.errors import (
     Unavailable,
 )
 from stado.jobs.download_folders import Digest, DownloadFolder, digest_at
-from stado.jobs.folders import make_folder, remove_folder
+from stado.jobs.folders import make_folder, remove_folder, walk_files
 from stado.jobs.half_files import HalfFile
 from stado.jobs.job_log import copy_log
 from stado.jobs.outputs import (
@@ -162,12 +162,16 @@ class _Download:
     def run(self, epoch: int) -> Downloaded:
         """`epoch`: of the job, whose log may be of a later one than its files."""
         folder, manifest = self._folder, self._manifest
-        missing, foreign = self._look()
         stale, changed = self._look_for_outdated()
-        _refuse_foreign([*foreign, *self._foreign_in_our_places(stale)])
+        missing, foreign = self._look(set(stale))
+        above = self._files_above_targets(set(stale))
+        _refuse_foreign([*foreign, *above, *self._foreign_in_our_places(stale)])
         make_folder(folder.partial)
-        self._put_partial(folder.log_account)
+        self._put_partial(None if folder.log_has_other_name else folder.log_account)
         folder.remove(stale)
+        _refuse_foreign([place for place in self._targets.values() if place.is_dir()])
+        if not self._wanted.log:
+            self._keep_log()
         self._fetch_all(missing)
         account = self._fetch_log(epoch) if self._wanted.log else folder.log_account
         self._put(folder.manifest, manifest.evolve(log=account))
@@ -181,9 +185,9 @@ class _Download:
             changed=changed,
         )
 
-    def _look(self) -> tuple[list[OutputFile], list[Path]]:
+    def _look(self, stale: set[Path]) -> tuple[list[OutputFile], list[Path]]:
         """What has to be fetched, and in the way of which of it something lies that no download
-        put there."""
+        put there. A folder of what is stale goes with it."""
         if self._wanted.sight is not None:
             self._wanted.sight.begin(self._files)
         there = [file for file in self._files if self._targets[file.path].exists()]
@@ -194,9 +198,23 @@ class _Download:
             if digest == (file.size, file.sha256):
                 right.add(file.path)
                 self._tell_of(file)
-            elif not self._folder.put_there(file.path, digest) and not self._folder.is_ours(place):
+            elif not (
+                self._folder.put_there(file.path, digest)
+                or self._folder.is_ours(place)
+                or _holds_only(place, stale)
+            ):
                 foreign.append(place)
         return [file for file in self._files if file.path not in right], foreign
+
+    def _files_above_targets(self, stale: set[Path]) -> list[Path]:
+        """What stays, where a folder has to be."""
+        targets = self._targets.values()
+        folders = {place for target in targets for place in self._folder.above(target)}
+        return sorted(
+            place
+            for place in folders - stale
+            if not place.is_dir() and (place.exists() or place.is_symlink())
+        )
 
     def _look_for_outdated(self) -> tuple[list[Path], list[Path]]:
         """What earlier downloads put there and the job does not have any more: what is as it was
@@ -210,7 +228,8 @@ class _Download:
         return stale, changed
 
     def _foreign_in_our_places(self, stale: list[Path]) -> list[Path]:
-        places = [self._folder.manifest, *([self._folder.log] if self._wanted.log else [])]
+        with_log = self._wanted.log or self._folder.log_has_other_name
+        places = [self._folder.manifest, *([self._folder.log] if with_log else [])]
         return [
             place
             for place in places
@@ -344,6 +363,12 @@ class _Download:
         os.replace(temporary, self._folder.log)
         return account
 
+    def _keep_log(self) -> None:
+        """The one of then, for no other is fetched. A crash leaves word before its name changes."""
+        if self._folder.log_has_other_name:
+            self._put_partial(self._folder.log_account)
+            self._folder.rename_log()
+
     def _put_partial(self, account: LogAccount | None) -> None:
         name = f"{self._manifest.epoch}.json"
         self._put(self._folder.partial / name, self._manifest.evolve(log=account))
@@ -352,6 +377,15 @@ class _Download:
         temporary = self._folder.partial / f"manifest.{self._token}"
         temporary.write_bytes(manifest.encode())
         os.replace(temporary, path)
+
+
+def _holds_only(place: Path, files: set[Path]) -> bool:
+    """Whether it is a folder of nothing else."""
+    if place.is_symlink() or not place.is_dir():
+        return False
+    unreadable: list[OSError] = []
+    inside = {path for path, _ in walk_files(place, unreadable.append)}
+    return inside <= files and not unreadable
 
 
 def _refuse_foreign(foreign: list[Path]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.core import keys
+from stado.core.documents import parse
 from stado.core.records import LogAccount, Manifest, OutputFile
 from stado.core.states import State
 from stado.errors import Conflict, Refused, Unavailable
@@ -461,6 +462,68 @@ def test_a_log_that_somebody_wrote_or_changed_is_not_replaced_by_ours(
             download(world.repo, job_id=JOB, epoch=2, folder=out)
         assert (out / "log.txt").read_text() == "mine"
         assert not (out / ".stado-partial").exists()
+
+
+def test_a_folder_of_then_makes_room_for_a_file_of_now(world: World, tmp_path: Path) -> None:
+    leave(world, tmp_path, 1, a__b__c="old", a__d="old")
+    leave(world, tmp_path, 2, a="new")
+    for name in ("out", "changed", "more", "empty"):
+        download(world.repo, job_id=JOB, epoch=1, folder=tmp_path / name)
+    (tmp_path / "changed/a/d").write_text("mine")
+    (tmp_path / "more/a/mine").symlink_to(".")
+    (tmp_path / "empty/a/mine").mkdir()
+    for name in ("changed", "more", "empty"):
+        with pytest.raises(Refused, match=f"{name}/a: not as the job left it"):
+            download(world.repo, job_id=JOB, epoch=2, folder=tmp_path / name)
+    assert (tmp_path / "more/a/b/c").read_text() == "old"
+    assert (tmp_path / "empty/a/mine").is_dir()
+    download(world.repo, job_id=JOB, epoch=2, folder=tmp_path / "out")
+    assert contents_of(tmp_path / "out") == {"a": "new", "log.txt": ""}
+
+
+def test_a_file_that_stays_where_a_folder_has_to_be_is_refused_before_anything_goes(
+    world: World, tmp_path: Path
+) -> None:
+    leave(world, tmp_path, 1, a="old", z="old")
+    leave(world, tmp_path, 2, a__b__c="new", d="new")
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    (out / "a").write_text("mine")
+    with pytest.raises(Refused, match="out/a: not as the job left it"):
+        download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert contents_of(out) == {"a": "mine", "log.txt": "", "z": "old"}
+
+
+@pytest.mark.parametrize("own_in", [1, 2])
+def test_a_log_stays_under_its_name_of_now_when_no_other_is_fetched(
+    world: World, tmp_path: Path, own_in: int
+) -> None:
+    write_segment(world.repo, JOB, 1, 0, b"printed\n")
+    for epoch in (1, 2):
+        own = {"log_txt": "its own"} if epoch == own_in else {}
+        leave(world, tmp_path, epoch, a=str(epoch), **own)
+    out = tmp_path / "out"
+    then, now = ("stado.log.txt", "log.txt") if own_in == 1 else ("log.txt", "stado.log.txt")
+    told = download(world.repo, job_id=JOB, epoch=1, folder=out).manifest.log
+    with (out / then).open("a") as log:
+        log.write("mine\n")
+    download(world.repo, job_id=JOB, epoch=2, folder=out, wanted=Wanted(only=["a"]))
+    assert contents_of(out) == {"a": "2", now: "printed\nmine\n"}
+    manifest = parse(Manifest, "manifest", (out / "manifest.json").read_bytes())
+    assert manifest.log == told is not None
+    download(world.repo, job_id=JOB, epoch=2, folder=out, wanted=Wanted(only=["*"]))
+    assert contents_of(out)[now] == "printed\nmine\n"
+
+
+def test_a_file_that_has_its_name_of_then_as_well_stays(world: World, tmp_path: Path) -> None:
+    """As where a disk does not tell `A` from `a`."""
+    leave(world, tmp_path, 1, A="same")
+    leave(world, tmp_path, 2, a="same")
+    out = tmp_path / "out"
+    download(world.repo, job_id=JOB, epoch=1, folder=out)
+    (out / "a").hardlink_to(out / "A")
+    download(world.repo, job_id=JOB, epoch=2, folder=out)
+    assert contents_of(out)["a"] == contents_of(out)["A"] == "same"
 
 
 # --- large files that were interrupted ------------------------------------------------------
