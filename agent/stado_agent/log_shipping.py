@@ -81,8 +81,8 @@ class LogShipper:
         self._unclear = False
         """Whether a write or a deletion had no answer, or met an earlier one of ours that had none:
         then the store is asked what it has."""
-        self._may_land_bytes = 0
-        """Of the last write at `_position` that had no answer."""
+        self._may_land_end = of.base
+        """Where in the spool what was written without an answer ends."""
         self._began = self._shipped_at = repo.clock.monotonic()
         self._followers = FollowerSight(repo, of.job_id)
 
@@ -106,19 +106,27 @@ class LogShipper:
     def unclear(self) -> bool:
         """Whether the store has, or may come to have, more than we know: to be made clear before an
         epoch begins that would ship the same again."""
-        return self._unclear or self._may_land_bytes > 0
+        return self._unclear or self._may_land_end > self._position
 
     def make_clear(self) -> None:
         """What may still land is written again, as it was: then its key is taken, and it lands no
-        more. One listing and one write."""
+        more. Of what the spool has dropped since, the rest is written, so that it belongs to this
+        epoch whether the whole lands or not. A listing, and mostly one write."""
         self.go_on()
-        piece = self._spool.read(self._position, bytes_max=self._may_land_bytes)
-        if piece.data and piece.offset == self._position:
-            try:
-                self._write(piece.offset, piece.data)
-            except Exists:  # it has just landed
-                self.go_on()
-        self._may_land_bytes = 0
+        try:
+            while self._write_what_may_land():
+                pass
+        except Exists:  # it has just landed
+            self.go_on()
+        self._may_land_end = self._position
+
+    def _write_what_may_land(self) -> bool:
+        """Whether there was any of it behind `_position`."""
+        piece = self._spool.read(self._position, bytes_max=self._limit.piece_bytes)
+        data = piece.data[: max(0, self._may_land_end - piece.offset)]
+        if data:
+            self._write(piece.offset, data)
+        return bool(data)
 
     def go_on(self) -> None:
         """Takes up where another shipper of this epoch left off, or where an unclear answer left
@@ -217,7 +225,7 @@ class LogShipper:
             with self._noting_unclear_answers():
                 write_segment(self._repo, self._of.job_id, self._of.epoch, offset, data)
         except Ambiguous:
-            self._may_land_bytes = len(data)
+            self._may_land_end = max(self._may_land_end, position + len(data))
             raise
         self._stored.append(SegmentPlace(offset, len(data)))
         self._move_to(position + len(data), torn=False)
@@ -231,7 +239,7 @@ class LogShipper:
             raise
 
     def _move_to(self, position: int, *, torn: bool) -> None:
-        self._position, self._torn, self._may_land_bytes = position, torn, 0
+        self._position, self._torn = position, torn
         self._spool.discard(position)
 
     def _delete_middle(self) -> None:

@@ -96,6 +96,53 @@ def test_a_segment_that_lands_after_its_epoch_was_carried_over_doubles_nothing(
     assert account == LogAccount(written=15, kept=15, dropped=0)
 
 
+@pytest.mark.parametrize("drops_more", [False, True])
+def test_a_segment_that_lands_late_behind_a_gap_doubles_nothing(
+    tmp_path: Path, drops_more: bool
+) -> None:
+    """After an outage in which more was printed than the host keeps; also where it drops the
+    beginning of that segment as well."""
+    line = Line(tmp_path / "log")
+    line.store.land_late_writes()
+    line.try_to_ship()
+    line.print(b"%0*d\n" % (LIMIT.piece_bytes - len(b"one\n\n"), 0))
+    _print_numbers(line, 0, 8_000)
+    gap = _ship_up_to_the_gap(line)
+    line.faults.add(Fault(FaultKind.LATE, Operation.CREATE))
+    line.world.clock.sleep(200)
+    line.try_to_ship()
+    if drops_more:
+        _print_numbers(line, 8_000, 9_000)
+        assert line.spool.read(gap, bytes_max=1).offset > gap
+    assert line.shipper.unclear
+    line.shipper.make_clear()
+    line.shipper.begin_epoch(2)
+    line.store.land_late_writes()
+    line.shipper.ship_rest()
+    first, second = (set(stored_log(line.world.repo, JOB, epoch).split()) for epoch in (1, 2))
+    assert first & second == set()
+    assert b"%09d" % (8_999 if drops_more else 7_999) in second
+
+
+def _print_numbers(line: Line, first: int, end: int) -> None:
+    for number in range(first, end):
+        line.spool.append(memoryview(b"%09d\n" % number))
+
+
+def _ship_up_to_the_gap(line: Line) -> int:
+    """Where what is kept behind it begins."""
+    for _ in range(100):
+        piece = line.spool.read(shipped := _shipped_end(line), bytes_max=1)
+        if piece.offset > shipped:
+            return piece.offset
+        line.shipper._ship_one(final=False)
+    raise AssertionError("the spool has no gap")
+
+
+def _shipped_end(line: Line) -> int:
+    return max(place.end for place in list_log(line.world.repo, JOB, 1).segments)
+
+
 def test_segments_that_overlap_are_accounted_for_once(tmp_path: Path) -> None:
     """As where the host had dropped the beginning of what then landed late after all."""
     line = Line(tmp_path / "log")
