@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,9 @@ from stado.storage.port import Fetch
 log = logging.getLogger(__name__)
 
 _TRIED_MAX = 3
-_TOLD_MAX = 20
+_TOLD_LINES_MAX = 20
+"""Of each kind."""
+
 _UNUSABLE = (Unreadable, NotFound, Conflict, Refused)
 
 
@@ -60,6 +63,7 @@ class CheckpointSync:
         self._heard_at = heard_at
         self._say = say
         self._told: set[str] = set()
+        self._lines_told: Counter[str] = Counter()
         self.unsaved: str | None = None
         """Why the last save came to nothing; None when it did not."""
         self._sequence = 0
@@ -180,6 +184,7 @@ class CheckpointSync:
     def _save(self, job_id: str, epoch: int, between: Callable[[], None] | None) -> None:
         self._tell_left_out()
         if not self._has_news():
+            self.unsaved = None
             return
         self._sequence += 1
         state = self._seen.states
@@ -219,11 +224,13 @@ class CheckpointSync:
         self._tell("left out of its checkpoints", self._seen.left_out)
 
     def _tell(self, what: str, whys: Sequence[str]) -> None:
-        """In one line, without what has been told before; and no more lines than a few."""
+        """In one line, without what has been told before; and no more lines of a kind than a
+        few."""
         new = [why for why in whys if why not in self._told]
-        if not new or len(self._told) >= _TOLD_MAX:
+        if not new or self._lines_told[what] >= _TOLD_LINES_MAX:
             return
         self._told.update(new)
+        self._lines_told[what] += 1
         more = f", and {len(new) - 1:,} more" if len(new) > 1 else ""
         self._say(f"{what}: {new[0]}{more}")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -382,26 +381,6 @@ def test_a_folder_that_changed_after_it_was_seen_to_stand_still_is_not_saved(
 # --- what cannot be saved, and what is left out ---------------------------------------------
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that other users may enter."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o777)
-        yield Path(folder)
-
-
-@contextmanager
-def _stoppable_user() -> Iterator[None]:
-    """Not root, whom no mode stops."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-
-
 def test_a_folder_with_a_part_that_cannot_be_listed_is_not_saved_and_that_is_told_once(
     world: World, tmp_path: Path
 ) -> None:
@@ -426,24 +405,65 @@ def test_a_folder_with_a_part_that_cannot_be_listed_is_not_saved_and_that_is_tol
 
 
 def test_a_file_that_cannot_be_read_is_told_before_anything_is_uploaded(
-    world: World, open_folder: Path
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    folder = _folder(open_folder)
-    folder.chmod(0o777)
-    (folder / "part-1").chmod(0)
+    folder = _folder(tmp_path)
+    _forbid_reading("part-1", monkeypatch)
     sync = CheckpointSync(world.repo, folder, say=said.append)
     world.store = store = BusyStore(world, lambda: pytest.fail("something is uploaded"))
     world.repo = world.repo_over(store)
-    with _stoppable_user():
-        _beat(world, sync, 4)
-        assert not sync.save_rest(JOB, 1)
-        with pytest.raises(NotReadable):
-            saving.save(world.repo, job_id=JOB, epoch=1, sequence=9, folder=folder)
+    _beat(world, sync, 4)
+    assert not sync.save_rest(JOB, 1)
+    with pytest.raises(NotReadable):
+        saving.save(world.repo, job_id=JOB, epoch=1, sequence=9, folder=folder)
     why = "part-1: it cannot be read: Permission denied"
     assert said == [f"its checkpoint folder cannot be saved: {why}"]
     assert sync.unsaved == why
     assert _names(world) == []
+
+
+def _forbid_reading(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mode does, which stops root in nothing."""
+    allowed = os.access
+
+    def access(path: Path, mode: int, *, effective_ids: bool = False) -> bool:
+        return path.name != name and allowed(path, mode, effective_ids=effective_ids)
+
+    monkeypatch.setattr(os, "access", access)
+
+
+def test_why_nothing_was_saved_is_forgotten_once_there_is_nothing_to_save(
+    world: World, tmp_path: Path
+) -> None:
+    """As where what could not be read was removed, and the rest is as it was saved."""
+    folder = _folder(tmp_path)
+    sync = CheckpointSync(world.repo, folder)
+    assert sync.save_rest(JOB, 1)
+    make_deep_folder(folder)
+    assert not sync.save_rest(JOB, 1)
+    assert sync.unsaved is not None
+    remove_folder(folder / ("d" * 200))
+    assert sync.save_rest(JOB, 1)
+    assert sync.unsaved is None
+
+
+def test_however_many_links_there_are_what_cannot_be_saved_is_told(
+    world: World, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    folder = _folder(tmp_path)
+    sync = CheckpointSync(world.repo, folder, say=said.append)
+    for number in range(25):
+        (folder / f"link-{number:02d}").symlink_to("part-0")
+    sync.save_rest(JOB, 1)
+    (folder / "one-more").symlink_to("part-0")
+    make_deep_folder(folder)
+    sync.save_rest(JOB, 1)
+    links, one_more, unreadable = said
+    assert links.endswith("link-00: not a regular file, and 24 more")
+    assert "one-more" in one_more
+    assert unreadable.startswith("its checkpoint folder cannot be saved: ddd")
 
 
 def test_links_are_left_out_and_told_once_for_each(world: World, tmp_path: Path) -> None:
@@ -472,3 +492,6 @@ def test_what_is_told_of_a_folder_has_an_end(world: World, tmp_path: Path) -> No
         (folder / f"link-{number}").symlink_to("part-0")
         sync.save_rest(JOB, 1)
     assert len(said) == 20
+    make_deep_folder(folder)
+    sync.save_rest(JOB, 1)
+    assert said[20].startswith("its checkpoint folder cannot be saved: ddd")
