@@ -207,6 +207,14 @@ _ESCAPED = [
 ]
 """Which signs are written with a backslash before them."""
 
+_CONTROL = re.compile(rb"[\0-\x1f\x7f]")
+_CONTROLS = bytes((*range(32), 127))
+_IN_PYTHON = {sign: repr(chr(sign))[1:-1].encode() for sign in _CONTROLS}
+_IN_BASH = {sign: b"\\%03o" % sign for sign in _CONTROLS} | {
+    sign: b"\\%c" % letter for sign, letter in zip(b"\a\b\x1b\f\n\r\t\v", b"abEfnrtv", strict=True)
+}
+"""How control characters are written, mostly where signs of the first two kinds are."""
+
 
 def disguises(value: bytes) -> Iterator[bytes]:
     """A value and its lines, each as it is and as programs like to write it."""
@@ -234,12 +242,19 @@ def _between_quotes(value: bytes) -> Iterator[bytes]:
     """As shells and languages write it within quotes, or instead of them; what differs from the
     value itself."""
     for signs in _ESCAPED:
-        yield signs.sub(rb"\\\g<0>", value)
+        yield (escaped := signs.sub(rb"\\\g<0>", value))
+        yield from _without_controls(escaped)
     yield value.replace(b"'", b"'\\''")  # bash
     yield value.replace(b"'", b"'\"'\"'")  # Python's shlex
     yield re.sub(rb"'+", rb"""'"\g<0>"'""", value).removesuffix(b"'")  # dash: ends without one
     yield value.replace(b"'", b"''")  # SQL, YAML
     yield value.replace(b'"', b'""')  # CSV
+
+
+def _without_controls(escaped: bytes) -> Iterator[bytes]:
+    """Within the quotes in which they are not written as they are."""
+    for written in (_IN_PYTHON, _IN_BASH):
+        yield _CONTROL.sub(lambda found, written=written: written[found[0][0]], escaped)
 
 
 def in_base64(value: bytes) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
@@ -142,18 +143,22 @@ echo "${SECRET@Q} ${SECRET@A}"
 @pytest.mark.parametrize(("shell", "script"), [("bash", _SHOWN_BY_BASH), ("sh", _SHOWN_BY_SHELLS)])
 def test_a_value_is_found_however_a_shell_shows_it(shell: str, script: str) -> None:
     """R140: `set -x`, `set`, `export -p`, `declare -p`, `printf %q`, `@Q`."""
-    shown = subprocess.run(
+    shown = _shown_by(shell, script, SHELLED)
+    assert len(re.findall(rb"tis.{1,4}a", shown)) >= 5
+    left = masked(shown, SHELLED)
+    for part in (b"tis", b"#e", b"~g"):
+        assert part not in left
+
+
+def _shown_by(shell: str, script: str, secret: str) -> bytes:
+    return subprocess.run(
         [shell, "-c", script],
-        env={"PATH": "/usr/bin:/bin", "SECRET": SHELLED, "LC_ALL": "C.UTF-8"},
+        env={"PATH": "/usr/bin:/bin", "SECRET": secret, "LC_ALL": "C.UTF-8"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=20,
         check=True,
     ).stdout
-    assert len(re.findall(rb"tis.{1,4}a", shown)) >= 5
-    left = masked(shown, SHELLED)
-    for part in (b"tis", b"#e", b"~g"):
-        assert part not in left
 
 
 @pytest.mark.parametrize(
@@ -172,6 +177,29 @@ def test_a_value_between_quotes_of_a_language_is_found(disguised: str) -> None:
     """Of Python, and of those that double a quote: SQL, YAML, CSV."""
     left = masked(disguised.encode(), SHELLED)
     assert b"***" in left
+    assert not any(part in left for part in (b"tis", b"#e", b"~g"))
+
+
+CONTROLLED = "tis\ta'#e\"b\x1b\x01\\\v\f\b\a\x7f$~g"
+"""With characters that are shown by others."""
+
+
+@pytest.mark.parametrize("value", [CONTROLLED, CONTROLLED.replace('"', ""), "tis\tall of #e ~g"])
+@pytest.mark.parametrize(
+    "shows", [repr, lambda value: repr(value.encode()), lambda value: str([value])]
+)
+def test_a_value_with_control_characters_is_found_as_python_writes_it(
+    value: str, shows: Callable[[str], str]
+) -> None:
+    left = masked(f"a {shows(value)} b".encode(), value)
+    assert not any(part in left for part in (b"tis", b"#e", b"~g"))
+
+
+@pytest.mark.parametrize("value", [CONTROLLED, "tis\tall of #e ~g"])
+def test_a_value_with_control_characters_is_found_as_bash_writes_it(value: str) -> None:
+    shown = _shown_by("bash", _SHOWN_BY_BASH, value)
+    assert len(re.findall(rb"\$'(?:before |x=|\\t)?tis\\ta", shown)) >= 7
+    left = masked(shown, value)
     assert not any(part in left for part in (b"tis", b"#e", b"~g"))
 
 
