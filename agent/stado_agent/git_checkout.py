@@ -7,8 +7,10 @@ allowed. Each call of git is a process of the job: what it prints is in the job'
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +123,8 @@ class GitCheckout:
         if not self._has(kept, repo) and self._fetch(kept, repo).exit_code != 0:
             return False
         answer = self._take(kept, repo, folder)
+        if _met_a_full_disk(answer):
+            raise CheckoutFailed(answer.telling_line)
         if answer.exit_code != 0:
             log.warning(
                 "event=kept_repository_damaged url=%r error=%r", repo.url, answer.telling_line
@@ -199,6 +203,11 @@ def _check(repo: GitRepo) -> None:
 
 def _refuses_exact_commits(answer: GitAnswer) -> bool:
     return any(_EXACT_COMMITS_REFUSED in line for line in answer.said)
+
+
+def _met_a_full_disk(answer: GitAnswer) -> bool:
+    full = map(os.strerror, (errno.ENOSPC, errno.EDQUOT))
+    return answer.exit_code != 0 and any(why in line for why in full for line in answer.said)
 
 
 def _ref(repo: GitRepo) -> str:

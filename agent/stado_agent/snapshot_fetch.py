@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -53,9 +54,9 @@ class SnapshotFetch:
             try:
                 self._unpack(snapshot, own, folder)
             except (UnsafeArchive, OSError) as error:
-                if not was_here:
+                if not was_here or not _is_damage(error):
                     raise
-                log.warning("event=kept_snapshot_damaged error=%r", str(error))
+                _note_damage(error)
                 self._get(snapshot, own, anew=True)
                 self._unpack(snapshot, own, folder)
         finally:
@@ -66,10 +67,10 @@ class SnapshotFetch:
         own.unlink(missing_ok=True)
         with self._cache.entry(snapshot.digest, self._heed) as entry:
             archive = entry / _ARCHIVE
-            is_here = archive.exists() and not anew
+            is_here = archive.exists() and not anew and _take_kept(archive, own)
             if not is_here:
                 self._download(snapshot, entry, archive)
-            _link_or_copy(archive, own)
+                _link_or_copy(archive, own)
             return is_here
 
     def _download(self, snapshot: Snapshot, entry: Path, archive: Path) -> None:
@@ -93,6 +94,27 @@ class SnapshotFetch:
         )
         if unpacked.digest != snapshot.digest:
             raise UnsafeArchive(f"it holds another tree, {shown(unpacked.digest)}")
+
+
+def _take_kept(archive: Path, own: Path) -> bool:
+    """Whether it could be read."""
+    try:
+        _link_or_copy(archive, own)
+    except OSError as error:
+        if not _is_damage(error):
+            raise
+        _note_damage(error)
+        return False
+    return True
+
+
+def _is_damage(error: UnsafeArchive | OSError) -> bool:
+    """Of the archive: a full disk, say, is none."""
+    return isinstance(error, UnsafeArchive) or error.errno == errno.EIO
+
+
+def _note_damage(error: UnsafeArchive | OSError) -> None:
+    log.warning("event=kept_snapshot_damaged error=%r", str(error))
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

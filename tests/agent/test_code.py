@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
@@ -25,6 +26,7 @@ from stado.jobs.changes import cancel
 from stado.storage.faults import FaultKind
 from stado.storage.observe import Operation
 from stado.system.clock import LiveClock
+from stado_agent import snapshot_fetch
 from stado_agent.git_checkout import (
     CheckoutFailed,
     GitAnswer,
@@ -136,6 +138,41 @@ def test_what_a_host_kept_is_fetched_anew_when_it_is_damaged(
     run_another(scene)
     assert scene.ending.verdict is Verdict.COMPLETED
     assert scene.downloads == 2
+
+
+def test_a_kept_archive_that_can_neither_be_linked_nor_read_is_fetched_anew(
+    scene: WithSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the cache is another file system, with bad sectors."""
+    scene.run(scene.claim())
+    scene.kept.unlink()
+    scene.kept.symlink_to(_FAILS_TO_BE_READ)
+    monkeypatch.setattr(os, "link", _refuse_links)
+    run_another(scene)
+    assert scene.ending.verdict is Verdict.COMPLETED
+    assert scene.downloads == 2
+
+
+def _refuse_links(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_disk_without_room_for_the_tree_is_no_damage_of_the_archive(
+    scene: WithSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host may have room."""
+    scene.run(scene.claim())
+    kept = scene.kept.stat()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(snapshot_fetch, "unpack", full)
+    run_another(scene)
+    (state,) = scene.world.states(scene.job)
+    assert not state.at_rest
+    assert scene.downloads == 1
+    assert os.path.samestat(scene.kept.stat(), kept)
 
 
 def test_a_download_that_was_cut_off_by_death_is_begun_anew(scene: WithSnapshot) -> None:
@@ -319,6 +356,22 @@ def test_a_commit_is_checked_out_exactly(lab: Lab) -> None:
         assert git(work, "status", "--porcelain") == ""
     assert git(work, "remote", "get-url", "origin") == str(lab.origin)
     assert lab.fetches == 3
+
+
+def test_a_disk_without_room_for_the_clone_is_no_damage_of_the_repository(lab: Lab) -> None:
+    repo = lab.repo(lab.commits[0])
+    lab.check_out(repo)
+    run = lab.run
+
+    def without_room(argv: Sequence[str], folder: Path) -> GitAnswer:
+        if "fetch" in argv and str(lab.origin) not in argv:
+            return GitAnswer(128, ["fatal: write error: No space left on device"])
+        return run(argv, folder)
+
+    lab.run = without_room  # type: ignore[method-assign]
+    with pytest.raises(CheckoutFailed, match="No space left on device"):
+        lab.check_out(repo)
+    assert lab.fetches == 1
 
 
 @pytest.mark.parametrize("url", ["path", "file"])

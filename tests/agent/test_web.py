@@ -15,7 +15,7 @@ from stado_agent.downloads import Interrupted, in_time
 from stado_agent.web import download_from_web
 from tests.jobs.fakes import FakeClock
 
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 60.0
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -52,10 +52,12 @@ def test_each_piece_is_an_occasion_to_break_off(tmp_path: Path) -> None:
     """However little of it has come."""
     broken_off = threading.Event()
     heard: list[bool] = []
+    answered = threading.Event()
 
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"one")
         heard.append(broken_off.wait(_PATIENCE_SECONDS))
+        answered.set()
 
     def heed() -> None:
         broken_off.set()
@@ -63,6 +65,7 @@ def test_each_piece_is_an_occasion_to_break_off(tmp_path: Path) -> None:
 
     with serving(stating(1_000_000, then=drip)) as address, pytest.raises(Interrupted):
         download_from_web(address, tmp_path / "x", heed=heed, clock=FakeClock())
+    assert answered.wait(_PATIENCE_SECONDS)
     assert heard == [True]
     assert not (tmp_path / "x").exists()
 
