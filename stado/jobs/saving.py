@@ -34,6 +34,8 @@ _MIB = 1024 * 1024
 _PACED_PART_SECONDS = 4.0
 _PACE_LOOK_SECONDS = 0.5
 
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG)
+
 FileState = tuple[str, int, int]
 """Path, size, mtime in ns."""
 
@@ -165,7 +167,7 @@ def _other_best(meta: CheckpointMeta | None, best: SaveRef | None) -> SaveRef | 
 
 
 class NotWhole(Exception):
-    """What was taken of the folder is not what was there at any one time."""
+    """What was taken of the folder is not what was there at any one time, or nothing could be."""
 
 
 class NotReadable(NotWhole):
@@ -197,7 +199,9 @@ def _take_file(folder: Path, snapshot: Path, path: str) -> None:
     except FileNotFoundError:
         raise NotWhole(f"{path} was removed while a snapshot of it was taken") from None
     except OSError as error:
-        raise _not_readable(path, error) from error
+        if error.errno in _UNREADABLE:
+            raise _not_readable(path, error) from error
+        raise NotWhole(f"no snapshot could be made: {error.strerror or error}") from error
     if not os.access(snapshot / path, os.R_OK, effective_ids=True):
         raise _not_readable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -421,6 +423,26 @@ def test_a_file_that_cannot_be_read_is_told_before_anything_is_uploaded(
     assert said == [f"its checkpoint folder cannot be saved: {why}"]
     assert sync.unsaved == why
     assert _names(world) == []
+
+
+def test_a_disk_without_room_for_a_copy_is_not_told_as_a_file_that_cannot_be_read(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next save may find room."""
+    said: list[str] = []
+    sync = CheckpointSync(world.repo, _folder(tmp_path), say=said.append)
+
+    def refuse(code: int) -> Callable[..., None]:
+        def call(*_: object, **__: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return call
+
+    monkeypatch.setattr(os, "link", refuse(errno.EXDEV))
+    monkeypatch.setattr(shutil, "copy2", refuse(errno.ENOSPC))
+    assert not sync.save_rest(JOB, 1)
+    assert sync.unsaved == "no snapshot could be made: No space left on device"
+    assert said == []
 
 
 def _forbid_reading(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
