@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -254,7 +255,11 @@ def _between_quotes(value: bytes) -> Iterator[bytes]:
 def _without_controls(escaped: bytes) -> Iterator[bytes]:
     """Within the quotes in which they are not written as they are."""
     for written in (_IN_PYTHON, _IN_BASH):
-        yield _CONTROL.sub(lambda found, written=written: written[found[0][0]], escaped)
+        yield _CONTROL.sub(partial(_written, written), escaped)
+
+
+def _written(written: Mapping[int, bytes], found: re.Match[bytes]) -> bytes:
+    return written[found[0][0]]
 
 
 def in_base64(value: bytes) -> Iterator[bytes]:
