@@ -7,17 +7,20 @@ Our own files, the manifest and the log, step aside for files of the job that ha
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from stado.core.documents import parse
 from stado.core.records import LogAccount, Manifest
 from stado.errors import Refused, Unreadable
+from stado.jobs.folders import folder_for
 from stado.jobs.outputs import safe_target
 
 MANIFEST_NAME = "manifest.json"
@@ -31,6 +34,8 @@ Digest = tuple[int, str]
 
 _OWN_MANIFEST = re.compile(rf"(stado\.)*{re.escape(MANIFEST_NAME)}")
 _OWN_PARTIAL = re.compile(rf"(stado)*{re.escape(PARTIAL_NAME)}")
+_LOCK_NAME = "lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _HASH_BYTES = 1024 * 1024
 
 
@@ -92,6 +97,30 @@ class DownloadFolder:
         """To what it is called now."""
         if self._log_there is not None and self.log_has_other_name:
             os.replace(self._log_there, self.log)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Makes the folder, and holds its lock, which ends with its holder: two that fill it would
+        take each other's half files. Raises `Refused` when another holds it, `OSError`."""
+        with folder_for(self.partial):
+            descriptor = os.open(self.partial / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            try:
+                self._check_alone(descriptor)
+                try:
+                    yield
+                finally:
+                    if _is_linked(descriptor):
+                        (self.partial / _LOCK_NAME).unlink()
+            finally:
+                os.close(descriptor)
+
+    def _check_alone(self, descriptor: int) -> None:
+        if not _try_lock(descriptor):
+            raise Refused(
+                "results_folder_busy",
+                f"another download fills {self._path} just now: wait for its end, or name another "
+                "folder",
+            )
 
     def outdated(self, *, but: Collection[Path]) -> list[tuple[str, Path]]:
         """Files by their paths that may be of an earlier epoch; `but` not those in these places."""
@@ -165,6 +194,23 @@ def digest_at(path: Path) -> Digest:
             digest.update(chunk)
             size += len(chunk)
     return size, digest.hexdigest()
+
+
+def _try_lock(descriptor: int) -> bool:
+    """False also when its holder has removed it meanwhile. A disk that has no locks goes
+    without."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return _is_linked(descriptor)
+
+
+def _is_linked(descriptor: int) -> bool:
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _identities(places: Iterable[Path]) -> Iterator[tuple[int, int]]:

@@ -124,7 +124,8 @@ def download(
 
     The folder is made; one that holds anything but a download of this job is refused, and so is
     a file in it that would be replaced and that no download put there as it is: then nothing is
-    changed. What an earlier epoch left there goes, unless it was changed. Raises `Refused`,
+    changed. So is one that another call fills just now. What an earlier epoch left there goes,
+    unless it was changed. Raises `Refused`,
     `Conflict` (a file is not what the manifest says), what the store raises, `OSError`. A crash
     leaves whole files, and a folder of half ones, with which the next call goes on."""
     manifest = find_present_manifest(repo, job_id, epoch, state)
@@ -161,12 +162,17 @@ class _Download:
 
     def run(self, epoch: int) -> Downloaded:
         """`epoch`: of the job, whose log may be of a later one than its files."""
-        folder, manifest = self._folder, self._manifest
         stale, changed = self._look_for_outdated()
         missing, foreign = self._look(set(stale))
         above = self._files_above_targets(set(stale))
         _refuse_foreign([*foreign, *above, *self._foreign_in_our_places(stale)])
-        make_folder(folder.partial)
+        with self._folder.alone():
+            return self._fill(epoch, missing, stale, changed)
+
+    def _fill(
+        self, epoch: int, missing: list[OutputFile], stale: list[Path], changed: list[Path]
+    ) -> Downloaded:
+        folder, manifest = self._folder, self._manifest
         self._put_partial(None if folder.log_has_other_name else folder.log_account)
         folder.remove(stale)
         _refuse_foreign([place for place in self._targets.values() if place.is_dir()])
@@ -284,8 +290,8 @@ class _Download:
         try:
             if file.size < RESUMED_BYTES:
                 self._fetch_whole(file, self._folder.partial / f"{name}.{self._token}")
-            else:
-                self._fetch_rest(file, self._folder.partial / f"{name}.{file.sha256[:24]}")
+            elif not self._fetch_rest(file, self._folder.partial / f"{name}.{file.sha256[:24]}"):
+                return
         except NotFound:
             why = f"{file.path} is missing, though the manifest names it"
             raise Conflict(file.key, why) from None
@@ -299,9 +305,9 @@ class _Download:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _fetch_rest(self, file: OutputFile, temporary: Path) -> None:
-        """Of a large file what an earlier call has not brought. What is there stays when the store
-        or the disk fails."""
+    def _fetch_rest(self, file: OutputFile, temporary: Path) -> bool:
+        """Of a large file what an earlier call has not brought; False when the call has failed
+        elsewhere. What is there stays when the store or the disk fails."""
         size = self._repo.store.head(file.key).size
         if size != file.size:
             raise Conflict(file.key, f"{file.path} has {size} bytes; the manifest says {file.size}")
@@ -312,11 +318,12 @@ class _Download:
             half.begin_anew()  # what was noted was not there, after a power cut
             found = self._fetch_pieces(file, half)
         if found is None:
-            return
+            return False
         if found != (file.size, file.sha256):
             half.remove()
         self._take(file, temporary, found)
         half.remove()
+        return True
 
     def _fetch_pieces(self, file: OutputFile, half: HalfFile) -> Digest | None:
         """Of the whole; None when the call has failed elsewhere."""

@@ -58,7 +58,7 @@ class HalfFile:
 
     def _noted(self) -> set[int]:
         try:
-            lines = self._notes.read_text().split("\n")
+            lines = self._notes.read_text(errors="replace").split("\n")
         except FileNotFoundError:
             return set()
         return {int(line) for line in lines if _NOTE.fullmatch(line)}

@@ -17,6 +17,9 @@ from stado.jobs.repository import Repository
 
 RESULT_BYTES_MAX = 1024 * 1024
 
+_FOLDER_UNREADABLE = ".: it cannot be read"
+"""How a manifest begins to tell that the whole output folder could not be listed."""
+
 RESULT_MISSING = "result_missing"
 """The code of who asks for the result of a job that left none."""
 
@@ -66,7 +69,7 @@ def _lacking(record: Record, manifest: Manifest | None) -> Refused:
         if warning.code is WarningCode.OUTPUT_UNDELIVERED:
             return _lost(record, RESULT_UNDELIVERED, warning.detail)
     for line in manifest.skipped if manifest is not None else []:
-        if line.startswith(f"{RESULT_NAME}: "):
+        if line.startswith((f"{RESULT_NAME}: ", _FOLDER_UNREADABLE)):
             return _lost(record, RESULT_LEFT_OUT, line)
     return Refused(
         RESULT_MISSING,

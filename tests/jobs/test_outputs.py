@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -578,8 +580,8 @@ def test_a_half_file_that_is_not_what_it_was_begins_anew(tmp_path: Path) -> None
     repo, store, out = interrupted(tmp_path, pieces=2)
     (half,) = (out / ".stado-partial").glob("*.pieces")
     os.truncate(half.with_suffix(""), 7)
-    with half.open("a") as notes:
-        notes.write("000")
+    with half.open("ab") as notes:
+        notes.write(b"\xff\xfe\n000")
     store.given.clear()
     download(repo, job_id=JOB, epoch=1, folder=out)
     assert store.given == [*range(2, PIECES), *range(PIECES)]
@@ -613,3 +615,108 @@ def test_a_damaged_file_costs_none_of_the_others_whatever_their_size(
     with pytest.raises(Conflict, match="damaged has 2 bytes"):
         download(world.repo, job_id=JOB, epoch=1, folder=out)
     assert sorted(os.listdir(out)) == [".stado-partial", "large", "larger", "small"]
+
+
+def live_repository(tmp_path: Path, store: MemoryStore, **files: bytes) -> Repository:
+    """One in which a job has left files, and whose transfers are threads."""
+    world = World()
+    repo = Repository(
+        store, world.deployment, clock=world.clock, entropy=world.entropy, tasks=LiveTasks()
+    )
+    (tmp_path / "left").mkdir()
+    for name, data in files.items():
+        (tmp_path / "left" / name).write_bytes(data)
+    publish(repo, job_id=JOB, epoch=1, folder=tmp_path / "left", partial=False)
+    return repo
+
+
+class TogetherStore(MemoryStore):
+    """Gives no part before all are asked for."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock, world.tasks)
+        self._asked = threading.Barrier(PIECES)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self._asked.wait(timeout=30)
+        return super().get_range(key, start, length)
+
+
+def test_parts_that_come_at_once_make_the_file(tmp_path: Path) -> None:
+    repo = live_repository(tmp_path, TogetherStore(World()), large=LARGE)
+    download(repo, job_id=JOB, epoch=1, folder=tmp_path / "out")
+    assert (tmp_path / "out/large").read_bytes() == LARGE
+
+
+class FailingStore(MemoryStore):
+    """Fails for one file once parts of the other are on their way."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock, world.tasks)
+        self._begun = threading.Event()
+        self._failed = threading.Event()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if key.endswith("fails"):
+            assert self._begun.wait(timeout=30)
+            self._failed.set()
+            raise Unavailable(key, "no route")
+        self._begun.set()
+        assert self._failed.wait(timeout=30)
+        time.sleep(0.05)  # until the call knows; if it does not yet, the file comes whole
+        return super().get_range(key, start, length)
+
+
+class Onlooker:
+    """Notes what it is told to be there."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def begin(self, files: Sequence[OutputFile]) -> None: ...
+
+    def fetch(self, file: OutputFile, temporary: Path) -> None: ...
+
+    def have(self, file: OutputFile) -> None:
+        self.told.append(file.path)
+
+
+def test_nobody_is_told_of_a_large_file_that_did_not_come(tmp_path: Path) -> None:
+    repo = live_repository(tmp_path, FailingStore(World()), fails=LARGE, waits=LARGE + LARGE)
+    onlooker, out = Onlooker(), tmp_path / "out"
+    with pytest.raises(Unavailable):
+        download(repo, job_id=JOB, epoch=1, folder=out, wanted=Wanted(sight=onlooker))
+    assert onlooker.told == [path.name for path in out.glob("waits")]
+
+
+class TwiceStore(HalfStore):
+    """In the midst of a download somebody begins another one into its folder."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.begin_other: Callable[[], object] = lambda: None
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.begin_other()
+        return super().get_range(key, start, length)
+
+
+def test_two_downloads_do_not_fill_one_folder_at_once(tmp_path: Path) -> None:
+    store = TwiceStore(World())
+    repo = live_repository(tmp_path, store, large=LARGE, small=b"s")
+    out = tmp_path / "out"
+
+    def begin_other() -> None:
+        store.begin_other = lambda: None
+        for wanted in (Wanted(), Wanted(only=["small"])):
+            with pytest.raises(Refused, match=f"another download fills {out} just now"):
+                download(repo, job_id=JOB, epoch=1, folder=out, wanted=wanted)
+
+    store.begin_other, store.parts_left = begin_other, PIECES - 1
+    with pytest.raises(Unavailable):
+        download(repo, job_id=JOB, epoch=1, folder=out)
+    store.parts_left = 1
+    download(repo, job_id=JOB, epoch=1, folder=out)
+    assert sorted(store.given) == list(range(PIECES))
+    assert (out / "large").read_bytes() == LARGE
+    assert sorted(os.listdir(out)) == ["large", "log.txt", "manifest.json", "small"]

@@ -295,17 +295,22 @@ def test_a_job_that_did_not_complete_has_no_result_and_says_why(
 
 def test_a_result_that_was_lost_is_not_called_none(world: World, tmp_path: Path) -> None:
     """R116: undelivered, left out, or gone from the store since."""
-    undelivered, left_out, gone = (submitted(name) for name in "xyz")
+    undelivered, left_out, unlisted, gone = (submitted(name) for name in "wxyz")
     warning = JobWarning(code=WarningCode.OUTPUT_UNDELIVERED, detail="its disk is broken")
     world.end(world.claim(undelivered.id), Verdict.COMPLETED, exit_code=0, warnings=[warning])
     (tmp_path / "y").mkdir()
     (tmp_path / "y/result.json").symlink_to("elsewhere")
     complete_with(world, left_out, tmp_path / "y", {})
+    skipped = [".: it cannot be read: Permission denied"]
+    manifest = Manifest(job_id=unlisted.id, epoch=1, partial=False, files=[], skipped=skipped)
+    world.repo.store.put(keys.output_manifest(unlisted.id, 1), manifest.encode())
+    world.complete(unlisted.id)
     complete_with(world, gone, tmp_path / "z", {"result.json": b"{}"})
     (world.path / keys.output_file(gone.id, 1, "result.json")).unlink()
     for job, reason, detail in (
         (undelivered, "result_undelivered", "its disk is broken"),
         (left_out, "result_left_out", "not a regular file"),
+        (unlisted, "result_left_out", r"\.: it cannot be read: Permission denied"),
         (gone, "result_damaged", f"result.json of job {gone.id} is missing"),
     ):
         with pytest.raises(api.ResultLost, match=detail) as lost:
