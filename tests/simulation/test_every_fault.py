@@ -19,7 +19,7 @@ from tests.simulation.every_fault import (
     some_of,
 )
 from tests.simulation.scenarios import SCENARIOS
-from tests.simulation.scripted import Fault
+from tests.simulation.scripted import Fault, Planned
 
 DRAW = 7
 _SHARE = 0.1
@@ -110,3 +110,11 @@ def test_a_fault_happens_at_the_request_that_it_is_planned_for() -> None:
 @pytest.mark.parametrize("case", list(single_cases("cancel-queued"))[::29], ids=str)
 def test_a_case_is_named_so_that_it_can_be_repeated(case: Case) -> None:
     assert Case.parse(str(case), case.seed) == case
+
+
+def test_a_stall_that_its_process_does_not_survive_has_happened_too() -> None:
+    """The host loses power meanwhile, as the one of a job that has saved does here."""
+    requests = enumerate(play(Case("checkpoint")).counted, 1)
+    beats = [number for number, asked in requests if asked.key.endswith("/heartbeat")]
+    for number in beats[:5]:
+        play_certainly(Case("checkpoint", (Planned(number, Fault.STALL_BEFORE),)))
