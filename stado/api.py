@@ -399,8 +399,13 @@ def _repository(settings: Settings) -> Repository:
     key = (os.getpid(), settings)
     if key not in _opened:
         composition.log_nowhere()
-        _opened[key] = composition.open_repository(settings, composition.live_machine())
+        _keep_open(settings, composition.open_repository(settings, composition.live_machine()))
     return _opened[key]
+
+
+def _keep_open(settings: Settings, repo: Repository) -> None:
+    """For all handles of this process to the store of these settings."""
+    _opened[(os.getpid(), settings)] = repo
 
 
 def _named(repo: Repository, name: str) -> tuple[str, list[str]]:

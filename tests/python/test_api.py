@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stado as api
-from stado.api import _FIELDS, JobOptions, _repository
+from stado.api import _FIELDS, JobOptions, _keep_open, _repository
 from stado.cli.job_options import job_options
 from stado.core import keys
 from stado.core.records import (
@@ -407,9 +407,7 @@ class Waking(FakeClock):
         self._acts.get(f"after_{self._sleeps}", lambda: None)()
 
 
-def test_who_follows_lists_nothing_while_a_job_waits(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_follows_lists_nothing_while_a_job_waits(world: World) -> None:
     """Neither in the queue nor through a pause, of which what was printed before is read once."""
     job = submitted()
     work = world.repo
@@ -427,7 +425,7 @@ def test_who_follows_lists_nothing_while_a_job_waits(
     clock = Waking(after_30=run, after_60=go_on)
     store = CountingStore(work.store, work.tasks)
     repo = type(work)(store, work.deployment, clock=clock, entropy=work.entropy, tasks=work.tasks)
-    monkeypatch.setattr("stado.api._repository", lambda settings: repo)
+    _keep_open(job.settings, repo)
     with pytest.warns(UserWarning, match=f"job {job.id} is paused: ") as told:
         lines = list(job.logs(follow=True))
     assert [line for line in lines if not line.startswith("[stado:")] == ["begun", "again"]
@@ -458,7 +456,7 @@ def test_a_pause_is_waited_through_and_told_once(world: World) -> None:
 
 
 def test_a_store_that_is_away_for_a_moment_costs_no_line_and_no_wait(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = submitted()
     world.log(job.id, b"one\n")
@@ -473,7 +471,7 @@ def test_a_store_that_is_away_for_a_moment_costs_no_line_and_no_wait(
         entropy=world.repo.entropy,
         tasks=world.repo.tasks,
     )
-    monkeypatch.setattr("stado.api._repository", lambda settings: repo)
+    _keep_open(job.settings, repo)
     lines = job.logs()
     faults.add(Fault(FaultKind.UNAVAILABLE, Operation.GET))
     assert list(lines) == ["one", "two"]
