@@ -14,9 +14,8 @@ from stado.storage.port import FileDigest, Store
 
 _MIB = 1024 * 1024
 _AT_ONCE_BYTES_MIN = _MIB // 4
-_AT_ONCE_BYTES_MAX = 64 * _MIB
-_RANGE_BYTES_MAX = 16 * _MIB
-"""A range is in memory as a whole, an object at once is not."""
+_AT_ONCE_BYTES_MAX = 8 * _MIB
+"""Comes within seconds also where a quick line has just become slow, and finds room in memory."""
 
 _QUICK_SECONDS = 0.5
 _SLOW_SECONDS = 2.0
@@ -43,11 +42,12 @@ class Pace:
         self._clock = clock
         self.at_once_bytes = _AT_ONCE_BYTES_MIN
 
-    def timed(self, size: int, call: Callable[[], Result]) -> Result:
-        """Calls for so many bytes, and learns from how long they take."""
+    def timed(self, call: Callable[[], Result], *, size_of: Callable[[Result], int]) -> Result:
+        """Calls for bytes, and learns from how long those that came took."""
         begun = self._clock.monotonic()
         result = call()
         seconds = self._clock.monotonic() - begun
+        size = size_of(result)
         if seconds > _SLOW_SECONDS:
             self.at_once_bytes = max(self.at_once_bytes // 2, _AT_ONCE_BYTES_MIN)
         elif seconds < _QUICK_SECONDS and size >= self.at_once_bytes // 2:
@@ -58,11 +58,12 @@ class Pace:
 def download(
     store: Store, key: str, path: Path, *, size: int | None, heed: Heed, pace: Pace
 ) -> FileDigest:
-    """Writes a new file of no more than `size` bytes. What is too much for once comes in ranges,
-    each with the store's own retries, and `heed` is called in between."""
+    """Writes a new file of an object that should have at most `size` bytes; the caller checks the
+    digest. What is too much for once comes in ranges, each with the store's own retries, and
+    `heed` is called in between."""
     heed()
     if size is not None and size <= pace.at_once_bytes:
-        return pace.timed(size, lambda: store.download(key, path))
+        return pace.timed(lambda: store.download(key, path), size_of=lambda digest: digest.size)
     return pour(_ranges(store, key, size, pace), path, heed=heed)
 
 
@@ -88,10 +89,8 @@ def _ranges(store: Store, key: str, size: int | None, pace: Pace) -> Iterator[by
     """One that is shorter than was said will not have the right digest."""
     start, data, asked = 0, b"", 0
     while len(data) == asked and (size is None or start < size):
-        asked = min(pace.at_once_bytes, _RANGE_BYTES_MAX)
-        if size is not None:
-            asked = min(asked, size - start)
-        data = pace.timed(asked, partial(store.get_range, key, start, asked))
+        asked = pace.at_once_bytes if size is None else min(pace.at_once_bytes, size - start)
+        data = pace.timed(partial(store.get_range, key, start, asked), size_of=len)
         yield data
         start += len(data)
 

@@ -128,7 +128,8 @@ class Store(Protocol):
 
 
 Fetch = Callable[[str, Path, int], FileDigest]
-"""Writes an object, of so many bytes at most, to a new file. Raises as `Store.download`."""
+"""Writes an object that should have so many bytes at most to a new file; the caller checks the
+digest. Raises as `Store.download`."""
 
 
 class OpenStore(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -358,6 +359,38 @@ def test_what_came_quickly_is_asked_for_at_once_the_next_time(tmp_path: Path) ->
         assert (tmp_path / "x").read_bytes() == data
         at_once.append(bool(line.downloads))
     assert at_once == [False, False, True]
+
+
+def test_a_line_that_becomes_slow_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """However quick it was before: what is asked for at once comes within ten seconds."""
+    clock = FakeClock()
+    store = MemoryStore(clock, LiveTasks())
+    pace = Pace(clock)
+    looks: list[float] = []
+
+    def look() -> None:
+        looks.append(clock.monotonic())
+
+    for size, bytes_per_second in ((8 * MIB, 1e9), (32 * MIB, 1e9), (32 * MIB, 1e6)):
+        store.put("x", bytes(size))
+        line = SlowLine(store, clock, bytes_per_second=bytes_per_second)
+        download(line, "x", tmp_path / "x", size=size, heed=look, pace=pace)
+        look()
+    assert max(late - early for early, late in pairwise(looks)) < 10
+
+
+@pytest.mark.parametrize("size_is_said", [False, True])
+def test_small_objects_teach_nothing_of_large_ones(tmp_path: Path, size_is_said: bool) -> None:
+    """Also where they are smaller than was said."""
+    clock = FakeClock()
+    store = MemoryStore(clock, LiveTasks())
+    store.put("x", b"x" * 1000)
+    pace = Pace(clock)
+    begun_with = pace.at_once_bytes
+    for _ in range(9):
+        size = pace.at_once_bytes if size_is_said else None
+        download(store, "x", tmp_path / "x", size=size, heed=lambda: None, pace=pace)
+    assert pace.at_once_bytes == begun_with
 
 
 def test_a_holder_that_dies_while_it_fetches_costs_no_start(tmp_path: Path) -> None:
