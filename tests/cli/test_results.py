@@ -163,6 +163,21 @@ def test_of_a_batch_a_damaged_job_costs_none_of_the_others(
     assert refused == {damaged: "results_damaged", unreadable: "results_unreadable"}
 
 
+def test_of_a_batch_a_folder_that_cannot_be_written_keeps_none_of_the_others_back(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    first, *others = sorted(finished_batch(stado, world, tmp_path))
+    out = tmp_path / "out"
+    stado.ok("results", "b", str(out))
+    in_the_way = out / first / ".stado-partial"
+    in_the_way.write_text("mine")
+    result = stado("results", "b", str(out))
+    assert result.exit_code == 1
+    assert result.stdout.split() == [str(out / job_id) for job_id in others]
+    assert f"not fetched: {first}: {in_the_way} cannot be written: File exists" in result.stderr
+    assert in_the_way.read_text() == "mine"
+
+
 def test_a_job_that_still_runs_says_that_more_may_come(
     stado: Program, world: World, tmp_path: Path
 ) -> None:
