@@ -124,6 +124,36 @@ def test_a_segment_that_lands_late_behind_a_gap_doubles_nothing(
     assert b"%09d" % (8_999 if drops_more else 7_999) in second
 
 
+def test_a_segment_whose_beginning_the_host_has_dropped_doubles_nothing(tmp_path: Path) -> None:
+    """The rest of it belongs to the epoch that it was written for, whether it lands or not."""
+    line = Line(tmp_path / "log")
+    line.store.land_late_writes()
+    line.try_to_ship()
+    line.print(b"%0*d\n" % (LIMIT.piece_bytes // 2 - len(b"one\n\n"), 0))
+    _print_numbers(line, 0, 600)
+    line.print(b"00000")
+    line.world.clock.sleep(200)
+    line.try_to_ship()
+    begin = _shipped_end(line)
+    line.faults.add(Fault(FaultKind.LATE, Operation.CREATE))
+    line.print(b"0600\n")
+    _print_numbers(line, 601, 800)
+    line.world.clock.sleep(200)
+    line.try_to_ship()
+    printed = 800
+    while line.spool.read(begin, bytes_max=1).offset == begin:
+        _print_numbers(line, printed, printed + 1)
+        printed += 1
+    line.shipper.make_clear()
+    line.shipper.begin_epoch(2)
+    line.store.land_late_writes()
+    line.shipper.ship_rest()
+    first, second = (stored_log(line.world.repo, JOB, epoch).split() for epoch in (1, 2))
+    assert first[2:] == [b"%09d" % number for number in range(700)]
+    assert set(first) & set(second) == set()
+    assert second[-1] == b"%09d" % (printed - 1)
+
+
 def _print_numbers(line: Line, first: int, end: int) -> None:
     for number in range(first, end):
         line.spool.append(memoryview(b"%09d\n" % number))
