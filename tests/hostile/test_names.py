@@ -135,7 +135,7 @@ def test_no_cell_has_such_a_name(name: str) -> None:
     assert keys.parse_cell(f"status/x/cells/{name}") is None
 
 
-@examples(60)
+@examples(30)
 @given(job_records(State.QUEUED))
 def test_an_entry_is_parsed_as_it_was_built(record: Record) -> None:
     """Whatever a queue record that can be read holds, its entry is a key and tells of it."""

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.world import run
 
 SEEDS = 200
-_BLOCK = 10
+_BLOCK = 5
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _BLOCK))
