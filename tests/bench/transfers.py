@@ -7,7 +7,9 @@ and with very many files and a very large one: memory, and whether the job beats
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,9 +27,9 @@ import boto3.session
 import psutil
 from botocore.config import Config
 
-from stado.composition import live_machine, open_store_of
 from stado.core.states import State
-from stado.jobs.outputs import SMALL_TRANSFERS, find_manifest
+from stado.jobs.downloads import Wanted, download
+from stado.jobs.outputs import SMALL_TRANSFERS, OutputPublisher, find_manifest
 from stado.jobs.status import states_of
 from stado.settings import Settings
 from stado_agent.workspace import HostFolder
@@ -48,9 +50,12 @@ def measure(folder: Path, server: Server, *, large_mib: int, small_files: int) -
     """The SDK as it comes (`upload_file`, `download_file`), with as many threads for small files
     as we have. Each pair is measured turn by turn, for the machine has other work."""
     settings = Settings("s3://bench/transfers", server.endpoint)
-    store = open_store_of(settings, live_machine())
-    client = _sdk(server)
-    folder.mkdir(parents=True)
+    with bench_deployment(folder, settings) as bench:
+        return _beside_the_sdk(bench, _sdk(server), large_mib=large_mib, small_files=small_files)
+
+
+def _beside_the_sdk(bench: Bench, client: Any, *, large_mib: int, small_files: int) -> list[Figure]:
+    folder, store = bench.folder, bench.repo.store
     large = _random_file(folder / "large", large_mib * _MIB)
     small = [_random_file(folder / f"small-{n}", _SMALL_BYTES) for n in range(small_files)]
     store.upload("warm", small[0])
@@ -75,6 +80,10 @@ def measure(folder: Path, server: Server, *, large_mib: int, small_files: int) -
             lambda: client.download_file("bench", "sdk/large", into(large)),
             lambda: store.download("large", Path(into(large))),
         ),
+        f"`stado results` of {large_mib} MiB": (
+            lambda: client.download_file("bench", "sdk/large", into(large)),
+            _results_of(bench, large),
+        ),
         f"upload of {small_files} small files": (
             lambda: at_once(lambda path: client.upload_file(str(path), "bench", f"s/{path.name}")),
             lambda: at_once(lambda path: store.upload(path.name, path)),
@@ -86,12 +95,28 @@ def measure(folder: Path, server: Server, *, large_mib: int, small_files: int) -
             lambda: at_once(lambda path: store.download(path.name, Path(into(path)))),
         ),
     }
-    figures = [
+    return [
         Figure(f"{what}, of the SDK's speed", _ratio(*pair), "x", _RATIO_MIN, at_least=True)
         for what, pair in pairs.items()
     ]
-    store.close()
-    return figures
+
+
+def _results_of(bench: Bench, large: Path) -> Callable[[], object]:
+    """Downloads a job's one file into a new folder each time, as `stado results` does."""
+    job_id, left = "a" * 16, bench.folder / "left"
+    left.mkdir()
+    (left / large.name).hardlink_to(large)
+    publisher = OutputPublisher(bench.repo, job_id=job_id, epoch=1, folder=left)
+    publisher.publish(partial=False)
+    numbers = itertools.count(1)
+
+    def fetch() -> None:
+        folder = bench.folder / f"results-{next(numbers)}"
+        wanted = Wanted(only=[large.name])
+        download(bench.repo, job_id=job_id, epoch=1, folder=folder, wanted=wanted)
+        shutil.rmtree(folder)
+
+    return fetch
 
 
 def _ratio(theirs: Callable[[], object], ours: Callable[[], object]) -> float:
