@@ -102,9 +102,12 @@ def play_certainly(case: Case) -> Result:
 
 
 def _count_happened(weather: Scripted, seen: Mapping[Fate, int]) -> int:
-    """Of what was drawn, what has also been seen on the way to the store."""
+    """Of what was drawn, what has also been seen on the way to the store; or would have been, had
+    its process lived so long."""
     drawn = Counter(planned.fault.fate for planned in weather.happened)
-    return sum(min(count, seen.get(fate, 0)) for fate, count in drawn.items())
+    dead = (process.underway for process in weather.victims if process.gone)
+    lost = Counter(fate for fates in dead for fate in fates)
+    return sum(min(count, seen.get(fate, 0) + lost[fate]) for fate, count in drawn.items())
 
 
 # --- which runs there are -----------------------------------------------------------------

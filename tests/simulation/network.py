@@ -6,7 +6,7 @@ import builtins
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
@@ -195,7 +195,13 @@ class Line:
         request = _Request(process, operation, key, fate)
         if fate is Fate.LATE and operation in WRITES:
             self._apply_later(process, call)
-        request = self._leave(request)
+        process.underway.append(fate)
+        try:
+            self._leave(request)
+        except StadoError:
+            process.underway.remove(fate)
+            raise
+        process.underway.remove(fate)
         if fate in (Fate.CRASH_AFTER, Fate.LOST_ANSWER) and in_part is not None:
             call = in_part
         try:
@@ -210,17 +216,14 @@ class Line:
         self._come_back(request)
         return answer
 
-    def _leave(self, request: _Request) -> _Request:
-        """Returns when the request has reached the store; raises when it never will. A stall is
-        noted as it begins: who is stalled may never wake."""
+    def _leave(self, request: _Request) -> None:
+        """Returns when the request has reached the store; raises when it never will."""
         fate, process = request.fate, request.process
         if fate is Fate.CRASH_BEFORE:
             self._note(request, "never asked")
             self._crash(process)
         if fate is Fate.STALL_BEFORE:
-            self._note(request, "stalled")
             self._stall(process)
-            request = replace(request, fate=Fate.FINE)
         self._kernel.sleep(self._latency(fate))
         if fate in _REFUSALS:
             self._note(request, "refused")
@@ -228,7 +231,6 @@ class Line:
         if process.host.cut_off or fate in (Fate.LOST_REQUEST, Fate.LATE):
             self._note(request, "no answer")
             self._wait_in_vain(request)
-        return request
 
     def _come_back(self, request: _Request) -> None:
         """Returns when the answer has reached the caller; raises when it never will."""

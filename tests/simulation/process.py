@@ -15,6 +15,7 @@ from tests.simulation.kernel import Door, Kernel, Strand
 
 if TYPE_CHECKING:
     from tests.simulation.commands import SimCommand
+    from tests.simulation.weather import Fate
 
 
 class SimProcess:
@@ -31,6 +32,8 @@ class SimProcess:
         self.ended = Door(host.kernel)
         self.store_clock: tuple[float, float] | None = None
         """The store's time as it was measured, and when by the monotonic clock."""
+        self.underway: list[Fate] = []
+        """Of its requests that have not reached the store."""
         self.main: Strand | None = None
         self._held: list[Strand] = []
         self._ends: tuple[SimChannel, SimChannel] | None = None

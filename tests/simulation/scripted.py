@@ -112,6 +112,8 @@ class Scripted:
     def __init__(self, planned: Sequence[Planned] = ()) -> None:
         self.counted: list[Counted] = []
         self.happened: list[Planned] = []
+        self.victims: list[SimProcess] = []
+        """Whose requests they happened to."""
         self.last_at = 0.0
         """When the last of the faults began."""
         self._planned = {each.number: each for each in planned}
@@ -132,6 +134,7 @@ class Scripted:
         if planned is None:
             return Fate.FINE
         self.happened.append(planned)
+        self.victims.append(process)
         self.last_at = now
         if planned.fault.begins_outage:
             self._away_until[process.host.name] = now + OUTAGE_SECONDS

@@ -112,9 +112,12 @@ def test_a_case_is_named_so_that_it_can_be_repeated(case: Case) -> None:
     assert Case.parse(str(case), case.seed) == case
 
 
-def test_a_stall_that_its_process_does_not_survive_has_happened_too() -> None:
+@pytest.mark.parametrize("fault", [Fault.STALL_BEFORE, Fault.STALL_AFTER, Fault.LOST_ANSWER])
+def test_a_fault_of_a_request_that_its_process_does_not_survive_has_happened_too(
+    fault: Fault,
+) -> None:
     """The host loses power meanwhile, as the one of a job that has saved does here."""
-    requests = enumerate(play(Case("checkpoint")).counted, 1)
+    requests = list(enumerate(play(Case("checkpoint")).counted, 1))
     beats = [n for n, one in requests if one.is_write and one.key.endswith("/heartbeat")]
-    for number in beats[:3]:
-        play_certainly(Case("checkpoint", (Planned(number, Fault.STALL_BEFORE),)))
+    for number in (beats[2], beats[2] + 1):
+        play_certainly(Case("checkpoint", (Planned(number, fault),)))
