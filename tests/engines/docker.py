@@ -57,6 +57,9 @@ def send(stream: object, **message: object) -> None:
 
 # --- the engine -------------------------------------------------------------------------
 
+LOOKS_MAX = 2000
+"""For what was killed, each 5 ms."""
+
 
 class Container:
     def __init__(self, options: dict[str, list[str]], argv: list[str], image: dict) -> None:  # type: ignore[type-arg]
@@ -88,11 +91,16 @@ class Container:
         self.status, self.started = "running", "2026-01-01T00:00:00Z"
 
     def wait(self) -> None:
-        """Its first process takes all others with it."""
+        """Its first process takes all others with it: nothing of it is left when it has exited, not
+        even what init has still to take away."""
         assert self.process is not None
         code = self.process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        for _ in range(LOOKS_MAX):
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            time.sleep(0.005)
         self.code = code if code >= 0 else 128 - code
         self.out_of_memory = bool(self.image.get("oom"))
         self.status = "exited"
