@@ -129,8 +129,10 @@ class Engine:
 
     def serve(self) -> None:
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(f"{self.folder}/socket")
+            unseen = f"{self.folder}/socket.new"
+            listener.bind(unseen)
             listener.listen(64)
+            os.rename(unseen, f"{self.folder}/socket")  # from here on it can be connected to
             while True:
                 connection, _ = listener.accept()
                 threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
