@@ -21,6 +21,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from stado import composition
 from stado.core import ids
 from stado.core.inputs import parse_wanted
+from stado.core.pipelines import parse_step
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.states import State
@@ -48,7 +49,7 @@ from stado.jobs.results import (
 )
 from stado.jobs.sight import JobSight, Pace, Patience, present_record
 from stado.jobs.status import life_of
-from stado.jobs.submit import job_ids_of
+from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit as submit_request
 from stado.pinning import Submitter, Unpinned, pin
 from stado.settings import Settings, did_you_mean
@@ -72,6 +73,9 @@ class JobOptions(TypedDict, total=False):
     timeout: int | None
     idle_timeout: int | None
     body_retries: int
+    retries: int | None
+    retry_on: Sequence[str]
+    retry_delay: int | None
     final: bool
     max_lease_losses: int | Literal["unlimited"] | None
     verify: str | None
@@ -93,16 +97,25 @@ class JobOptions(TypedDict, total=False):
     repo: str | None
     repo_ref: str | None
     repo_workdir: str | None
+    after: Sequence[str]
+    then: Mapping[str, str]
+    then_parallel: bool
+    then_checkpoint: str | None
+    then_cpu: float | None
+    then_memory_gb: float | None
 
 
 _FIELDS: Mapping[str, str] = {
     "timeout": "timeout_seconds",
     "idle_timeout": "idle_timeout_seconds",
+    "retry_delay": "retry_delay_seconds",
     "env": "environment",
     "secret_env": "secrets",
     "expect_output": "expected_outputs",
     "start_from": "start_from_ref",
     "input_artifact": "input_artifacts",
+    "after": "after_refs",
+    "then_checkpoint": "then_from",
 }
 """Of options that are kept under another name."""
 
@@ -351,11 +364,15 @@ def _read(name: str, value: Any) -> Any:
     that would be taken for another."""
     if name == "max_lease_losses" and value == "unlimited":
         return -1
-    if name in ("env", "secret_env", "input_artifact") and not isinstance(value, Mapping):
+    if name in ("env", "secret_env", "input_artifact", "then") and not isinstance(value, Mapping):
         raise TypeError(f"{name} is a mapping of names, not a {type(value).__name__}")
     if name == "input_artifact":
         return tuple(parse_wanted(f"{key}={reference}") for key, reference in value.items())
-    if name == "expect_output":
+    if name == "then":
+        return [parse_step(f"{step}={command}") for step, command in value.items()]
+    if name == "after":
+        return tuple(_texts(name, value))
+    if name in ("expect_output", "retry_on"):
         return _texts(name, value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)

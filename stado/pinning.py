@@ -36,6 +36,8 @@ class Unpinned:
     input_artifacts: tuple[Wanted, ...] = ()
     start_from_ref: str | None = None
     """`policy_x:best`: the save that the jobs start from."""
+    after_refs: tuple[str, ...] = ()
+    """`JOB`, `JOB:ok`, `JOB:any` or `JOB:fail`: what has to end first, and how."""
 
 
 PINNED_AS: Mapping[str, str] = {
@@ -46,6 +48,7 @@ PINNED_AS: Mapping[str, str] = {
     "repo_workdir": "repo",
     "input_artifacts": "inputs",
     "start_from_ref": "start_from",
+    "after_refs": "after",
 }
 """The field of the spec that each field of `Unpinned` ends up in."""
 
@@ -91,6 +94,7 @@ def pin(
     request = pin_repo(request, unpinned)
     request = _with_inputs(repo, request, unpinned.input_artifacts, submitter)
     request = _with_start(repo, request, unpinned.start_from_ref)
+    request = _with_after(repo, request, unpinned.after_refs, submitter)
     return pin_workdir(repo, request, unpinned, tell=submitter.tell, run_id=run_id)
 
 
@@ -130,3 +134,22 @@ def _with_start(repo: Repository, request: Request, ref: str | None) -> Request:
     from stado.jobs.policies import pin_start
 
     return request.evolve(shared=request.shared.evolve(start_from=pin_start(repo, ref)))
+
+
+def _with_after(
+    repo: Repository, request: Request, refs: Sequence[str], submitter: Submitter
+) -> Request:
+    """Ordered by id: how they were written makes no other request."""
+    if not refs:
+        return request
+    from stado.core.spec import After
+    from stado.core.states import AfterWhen
+
+    def pinned(ref: str) -> After:
+        word, colon, when = ref.rpartition(":")
+        if not colon or when not in set(AfterWhen):
+            word, when = ref, AfterWhen.OK
+        return After(job_id=submitter.job_named(repo, word), when=AfterWhen(when))
+
+    after = sorted(map(pinned, refs), key=lambda one: one.job_id)
+    return request.evolve(shared=request.shared.evolve(after=after))

@@ -408,7 +408,7 @@ class Agent:
             one = self._idle_or_forked()
             one.entry = entry
             trial = self._health.on_probation
-            order = {"do": "run", "entry": entry.name, "trial": trial, "limits": self._limits()}
+            order = {"do": "run", "entry": entry.name, "trial": trial, "rules": self._allowed()}
             if not self._send(one, order):
                 self._supply.rest(_REST_SECONDS)
                 return
@@ -435,10 +435,9 @@ class Agent:
     def _hindrance(self) -> Hindrance | None:
         return self._rules.hindrance or self._health.hindrance()
 
-    def _limits(self) -> dict[str, Any]:
-        """Of the deployment, for the job that is claimed now."""
-        settings = self._rules.settings or DeploymentSettings()
-        return settings.limits.plain()
+    def _allowed(self) -> dict[str, Any]:
+        """What the deployment says, for the job that is claimed now."""
+        return (self._rules.settings or DeploymentSettings()).plain()
 
     def _end_overdue(self) -> None:
         """Jobs in the queue whose time is up: nobody starts them any more."""

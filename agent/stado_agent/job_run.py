@@ -27,7 +27,7 @@ from stado.core.records import (
     PolicySeal,
     Record,
 )
-from stado.core.settings import Limits
+from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
 from stado.errors import EngineFailed, StoreError, Unreadable
@@ -98,7 +98,7 @@ class JobRun:
         claimed: Claimed,
         entry: ReadyEntry,
         *,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        rules: DeploymentSettings = DeploymentSettings(),  # noqa: B008 - frozen
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         self._repo = repo
@@ -112,7 +112,8 @@ class JobRun:
             repo,
             lambda: self._record,
             HostLimits(
-                run_seconds=host.max_run_seconds, pre_running_seconds=limits.pre_running_seconds
+                run_seconds=host.max_run_seconds,
+                pre_running_seconds=rules.limits.pre_running_seconds,
             ),
         )
         self._idle = IdleWatch(
@@ -225,7 +226,7 @@ class JobRun:
             if not self._prepares_for_long():
                 self._announce_start()
             self._pulse.start()
-            self._outcome = self._work()
+            self._outcome = self._retried(self._work())
             while not self._has_delivered(self._outcome):
                 continue
             in_order = True
@@ -275,6 +276,13 @@ class JobRun:
             return self._too_much_memory(str(error))
         except InputUnavailable as error:
             return self._ending(Verdict.FAILED, Reason.INPUT_UNAVAILABLE, str(error))
+
+    def _retried(self, outcome: Ending) -> Ending:
+        """A failure becomes another try where the job has one left."""
+        retried = moves.retried(self._record, outcome, jitter=self._repo.entropy.uniform(0.0, 1.0))
+        if retried.retry_at is not None:
+            log.info("event=retrying job=%s at=%s", self._record.id, retried.retry_at)
+        return retried
 
     def _stopped(self, verdict: Verdict, reason: Reason) -> Ending:
         """As somebody asked."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from stado.core.documents import from_plain
 from stado.core.order import ReadyEntry, parse_entry
-from stado.core.settings import Limits
+from stado.core.settings import DeploymentSettings
 from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.claim import Claimed, claim
 from stado.jobs.repository import Repository
@@ -26,7 +26,7 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     """Does what the agent asks for, one thing after another, until the agent is gone or wants no
     more.
 
-    In: `{"do": "run", "entry": <name>, "trial": <yes/no>, "limits": <the deployment's>}`,
+    In: `{"do": "run", "entry": <name>, "trial": <yes/no>, "rules": <the deployment's>}`,
     `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job,
     `unable` (with `why`) when this host could not start it, `started` as soon as it could, of a
     trial only, and in any case `idle` in the end. An error that it has no answer to ends this
@@ -42,8 +42,8 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
         else:
             entry = parse_entry(message["entry"])
             assert entry is not None  # the agent parsed it before
-            limits = from_plain(Limits, message["limits"])
-            _run_entry(channel, repo, host, entry, limits, trial=message["trial"])
+            rules = from_plain(DeploymentSettings, message["rules"])
+            _run_entry(channel, repo, host, entry, rules, trial=message["trial"])
             _remove_note(host)
         _tell(channel, event="idle")
 
@@ -53,7 +53,7 @@ def _run_entry(
     repo: Repository,
     host: Host,
     entry: ReadyEntry,
-    limits: Limits,
+    rules: DeploymentSettings,
     *,
     trial: bool,
 ) -> None:
@@ -63,7 +63,7 @@ def _run_entry(
     except OSError as error:
         _tell(channel, event="unable", why=f"{error.strerror or error}: {error.filename}")
         return
-    claimed = _claim(repo, host, entry, limits)
+    claimed = _claim(repo, host, entry, rules)
     if claimed is None:
         _tell(channel, event="missed")
         return
@@ -73,7 +73,7 @@ def _run_entry(
         if trial:
             _tell(channel, event="started")
 
-    unable = JobRun(repo, host, claimed, entry, limits=limits, on_started=tell_started).run()
+    unable = JobRun(repo, host, claimed, entry, rules=rules, on_started=tell_started).run()
     if unable is not None:
         _tell(channel, event="unable", why=unable)
 
@@ -86,10 +86,12 @@ def _remove_note(host: Host) -> None:
         log.warning("event=note_left error=%r", str(error))
 
 
-def _claim(repo: Repository, host: Host, entry: ReadyEntry, limits: Limits) -> Claimed | None:
+def _claim(
+    repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
+) -> Claimed | None:
     """A claim that fails half-way leaves a running record, which the reaper gives back."""
     try:
-        return claim(repo, entry, host.claimant, runtime_limit_seconds=limits.runtime_seconds)
+        return claim(repo, entry, host.claimant, rules)
     except Unreadable as error:
         repo.tell_unreadable(error)
     except StoreError as error:

@@ -6,17 +6,20 @@ A page is used for a moment and then read again, so that what is new and urgent 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stado.core.admission import Offer, admit
 from stado.core.order import ReadyEntry
-from stado.jobs.queue_index import Page, read_page
+from stado.jobs.queue_index import LATER, Page, read_page
 from stado.jobs.repository import Repository
 from stado.ports import Clock
 
 _FRESH_SECONDS = 2.0
 _PAGE_MIN = 64
 _PAGE_MAX = 1000
+_LATER_SECONDS = 15.0
+"""How often what is not due yet is looked at, where it lies behind the page that is read."""
+
 _PAGES_MAX = 20
 """How deep an agent looks for a job that fits when the head of the queue does not."""
 
@@ -68,6 +71,7 @@ class Supply:
         self._pause = 0.0
         self._next_poll_at = 0.0
         self._read_at = float("-inf")
+        self._later_read_at = float("-inf")
         self._entries: list[ReadyEntry] = []
         self._over: list[ReadyEntry] = []
         self._missed_one = False
@@ -119,9 +123,7 @@ class Supply:
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()
         self._entries = [entry for entry in self._entries if not skip(entry)]
-        fitting = (
-            entry for entry in self._entries if admit(entry.needs, offer, now_ms=now_ms) is None
-        )
+        fitting = (entry for entry in self._entries if _may_start(entry, offer, now_ms))
         found = next(fitting, None)
         if found is None:
             return None
@@ -135,13 +137,12 @@ class Supply:
     def _poll(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> None:
         """Reads the head of the queue, and on while nothing in it fits."""
         limit = min(_PAGE_MAX, max(_PAGE_MIN, 16 * offer.cpu_milli // 1000))
-        page = read_page(self._repo, limit=limit)
+        page = self._with_later(read_page(self._repo, limit=limit))
         now_ms = self._repo.now_ms()
 
         def fits(page: Page) -> bool:
             return any(
-                not skip(entry) and admit(entry.needs, offer, now_ms=now_ms) is None
-                for entry in page.entries
+                not skip(entry) and _may_start(entry, offer, now_ms) for entry in page.entries
             )
 
         over: list[ReadyEntry] = []
@@ -150,10 +151,22 @@ class Supply:
             if page.paused or page.next_after is None or fits(page):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
-        self._entries = [] if page.paused else page.entries
+        self._entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
         self._over = [entry for entry in over if not self._misses.resting(entry.name)]
         self._read_at = self._repo.clock.monotonic()
         self._plan_next_poll(found_work=not page.paused and fits(page))
+
+    def _with_later(self, page: Page) -> Page:
+        """With what has waited for its time and lies behind all others, now and then: it counts
+        like them once it is due."""
+        now = self._repo.clock.monotonic()
+        far = page.next_after is not None and page.next_after < LATER
+        if not far or page.paused or now - self._later_read_at < _LATER_SECONDS:
+            return page
+        self._later_read_at = now
+        later = read_page(self._repo, start_after=LATER)
+        due = [entry for entry in later.entries if entry.is_due(self._repo.now_ms())]
+        return replace(page, entries=[*page.entries, *due])
 
     def _plan_next_poll(self, *, found_work: bool) -> None:
         """An idle agent looks less and less often, and never in step with the others."""
@@ -164,6 +177,10 @@ class Supply:
         self._pause = max(self._pause, shortest)
         jitter = self._repo.entropy.uniform(0.8, 1.2)
         self._next_poll_at = self._repo.clock.monotonic() + self._pause * jitter
+
+
+def _may_start(entry: ReadyEntry, offer: Offer, now_ms: int) -> bool:
+    return entry.is_due(now_ms) and admit(entry.needs, offer, now_ms=now_ms) is None
 
 
 def _is_over(entry: ReadyEntry, now_ms: int) -> bool:

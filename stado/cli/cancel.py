@@ -12,8 +12,11 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.cli.selectors import Selection
-    from stado.cli.stopping import Manner
+    from stado.cli.stopping import Manner, Wish
     from stado.jobs.repository import Repository
+
+PIPELINE_PREFIX = "pipeline_"
+"""As in `stado.core.pipelines`, which need not be loaded to see it."""
 
 
 @click.command()
@@ -29,9 +32,9 @@ def cancel(
     """Cancel a job, or every job of a batch: a queued or a paused one at once, a running one at its
     worker's next check-in. `stado stop` is the same.
 
-    ID is a job or batch id, a part of one, a run id, `last`, or `all`: every job of yours that is
-    queued, runs or is paused. Without ID it is your newest submission. It is asked first in these
-    two cases.
+    ID is a job or batch id, a part of one, a run id, `last`, `pipeline_…` (what of it has not
+    ended), or `all`: every job of yours that is queued, runs or is paused. Without ID it is your
+    newest submission. It is asked first in these two cases.
 
     The request is durable as soon as it is made: Ctrl-C stops the waiting, not the cancel. A
     worker that is silent for a whole lease is not waited for any longer.
@@ -41,12 +44,35 @@ def cancel(
 
     wish = Wish(by=user_name(), note=note, wait=not no_wait, as_json=as_json)
     with opened_repository(target) as repo:
+        if job is not None and job.strip().startswith(PIPELINE_PREFIX):
+            return _cancel_pipeline(repo, job, wish)
         selection = _selection(repo, job, wish.by)
         if _nothing_to_do(repo, selection, asks=job is None, as_json=as_json):
             return exits.FAILED if selection.job_ids else exits.OK
         if not (yes or _may_go_on(repo, selection, unnamed=job is None)):
             return exits.FAILED
         return stop_jobs(repo, selection, _cancelling(), wish)
+
+
+def _cancel_pipeline(repo: Repository, text: str, wish: Wish) -> int:
+    """Also the step that is launched meanwhile, where a job had completed before it was asked."""
+    from stado.cli import exits, render
+    from stado.cli.pipeline import root_named, summary
+    from stado.cli.selectors import Selection
+    from stado.cli.stopping import stop_jobs
+    from stado.jobs.pipeline_sight import live_jobs, look
+
+    seen, asked, code = look(repo, root_named(repo, text)), set[str](), exits.OK
+    for _ in range(len(seen.root.spec.then) + 1):
+        job_ids = [job_id for job_id in live_jobs(seen) if job_id not in asked]
+        if not job_ids:
+            break
+        asked |= set(job_ids)
+        selection = Selection(text, job_ids, batch=len(job_ids) > 1)
+        code = max(code, stop_jobs(repo, selection, _cancelling(), wish))
+        seen = look(repo, seen.root.id)
+    render.tell(summary(seen))
+    return code if asked else exits.FAILED
 
 
 def _cancelling() -> Manner:

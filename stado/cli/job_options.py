@@ -52,6 +52,26 @@ _ORDER_AND_SIZE = (
         help="Run a command that fails again, on the same host, N times at most.  [default: 0]",
     ),
     click.option(
+        "--retries",
+        type=int,
+        metavar="N",
+        help="Queue the job again N times at most after it failed.  [default: the deployment's, 0]",
+    ),
+    click.option(
+        "--retry-on",
+        callback=options.reasons,
+        multiple=True,
+        metavar="REASON",
+        help="After this failure alone, such as job_failed or body_hung (repeatable).",
+    ),
+    click.option(
+        "--retry-delay",
+        "retry_delay_seconds",
+        callback=options.duration,
+        metavar="DURATION",
+        help="Wait so long before the first, twice as long before the next.  [default: 1m]",
+    ),
+    click.option(
         "--final",
         is_flag=True,
         help="Let its end be one for ever: nobody can retry it.",
@@ -211,6 +231,40 @@ _CHECKPOINTS = (
     ),
 )
 
+_STEPS = (
+    click.option(
+        "--after",
+        "after_refs",
+        callback=options.names,
+        multiple=True,
+        metavar="JOB[:ok|any|fail]",
+        help="Wait until this job has ended so (repeatable).  [default: ok]",
+    ),
+    click.option(
+        "--then",
+        callback=options.steps,
+        multiple=True,
+        metavar="NAME=COMMAND",
+        help="Run this once the job has completed; repeated: one after another.",
+    ),
+    click.option(
+        "--then-parallel", is_flag=True, help="Run them all at once, after the job itself."
+    ),
+    click.option(
+        "--then-checkpoint",
+        "then_from",
+        callback=options.kind,
+        metavar="best|latest",
+        help="Which checkpoint of the job they start from.  [default: the best there is]",
+    ),
+    click.option(
+        "--then-cpu", type=float, metavar="CORES", help="Cores for each of them.  [default: 1]"
+    ),
+    click.option(
+        "--then-memory-gb", type=float, metavar="GIB", help="GiB for each of them.  [default: 1]"
+    ),
+)
+
 _ALL = (
     *_ORDER_AND_SIZE,
     *_EXECUTION,
@@ -218,6 +272,7 @@ _ALL = (
     *_TAKEN_ALONG,
     *_OUTPUTS,
     *_CHECKPOINTS,
+    *_STEPS,
 )
 
 

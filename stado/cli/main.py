@@ -145,6 +145,12 @@ _POLICY = LazyGroup(
     },
 )
 
+_PIPELINE = LazyGroup(
+    name="pipeline",
+    help="Look at a job and the steps that follow it.",
+    lazy={"show": LazyCommand("stado.cli.pipeline", "show", "Tell what has become of it.")},
+)
+
 _QUEUE = LazyGroup(
     name="queue",
     help="Pause the queue, and let it go on.",
@@ -216,6 +222,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "recordings": LazyCommand("stado.cli.results", "recordings", "Download a job's recordings."),
     "artifact": _ARTIFACT,
     "policy": _POLICY,
+    "pipeline": _PIPELINE,
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
     "stop": LazyCommand("stado.cli.cancel", "cancel", "The same as `stado cancel`."),
     "queue": _QUEUE,

@@ -11,7 +11,8 @@ import click
 
 if TYPE_CHECKING:
     from stado.core.inputs import Wanted
-    from stado.core.states import JobType, State
+    from stado.core.spec import Step
+    from stado.core.states import JobType, Kind, Reason, State
 
 UNLIMITED = "unlimited"
 
@@ -22,9 +23,6 @@ _LISTED_DEFAULT = 20
 _LISTED_MAX = 1000
 
 _VARIABLES_OF_FILE = f"{__name__}.variables_file"
-
-_OTHER_STATE_WORDS = {"succeeded": "completed", "stopped": "cancelled", "canceled": "cancelled"}
-"""What people who come from other queues call a state."""
 
 _SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
 _INSTANT = re.compile(
@@ -101,19 +99,38 @@ def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     raise click.BadParameter(f"{value!r} must be 0 or more, or '{UNLIMITED}'.", ctx, param)
 
 
+def reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Reason]:
+    """Ways to fail after which a job can be tried again, each once."""
+    from stado.core.retries import RETRYABLE
+    from stado.core.states import Reason
+    from stado.settings import did_you_mean
+
+    for value in values:
+        if value not in RETRYABLE:
+            known = [reason.value for reason in RETRYABLE]
+            meant = did_you_mean(value, known)
+            raise click.BadParameter(
+                f"nothing is tried again after {value!r}{meant or ':'} {', '.join(known)}.",
+                ctx,
+                param,
+            )
+    return sorted({Reason(value) for value in values})
+
+
 def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[State]:
     """Words for states, in upper or lower case."""
+    from stado.core.phases import state_named
     from stado.core.states import State
     from stado.settings import did_you_mean
 
     found = []
     for value in values:
-        word = value.lower().replace("-", "_")
-        try:
-            found.append(State(_OTHER_STATE_WORDS.get(word, word)))
-        except ValueError:
-            known = [state.value for state in State]
-            meant = did_you_mean(word, known)
+        state = state_named(value)
+        if state is not None:
+            found.append(state)
+        else:
+            known = [one.value for one in State]
+            meant = did_you_mean(value.lower(), known)
             raise click.BadParameter(
                 f"{value!r} is no state{meant or ':'} {', '.join(known)}.", ctx, param
             ) from None
@@ -133,6 +150,18 @@ def job_type(ctx: click.Context, param: click.Parameter, value: str) -> JobType:
         raise click.BadParameter(
             f"{value!r} is no type of job{meant or ':'} {', '.join(known)}.", ctx, param
         ) from None
+
+
+def kind(ctx: click.Context, param: click.Parameter, value: str | None) -> Kind | None:
+    """Which of a policy's two saves."""
+    from stado.core.states import Kind
+
+    if value is None:
+        return None
+    try:
+        return Kind(value.lower())
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither best nor latest.", ctx, param) from None
 
 
 def known_job_types(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -197,6 +226,19 @@ def inputs(
     from stado.core.inputs import parse_wanted
 
     return tuple(parse_wanted(_checked_text(ctx, param, value)) for value in values)
+
+
+def names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_checked_text(ctx, param, value) for value in values)
+
+
+def steps(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Step]:
+    """`NAME=COMMAND` each. Raises `Refused`."""
+    if not values:
+        return []
+    from stado.core.pipelines import parse_step
+
+    return [parse_step(_checked_text(ctx, param, value)) for value in values]
 
 
 def _checked_text(ctx: click.Context, param: click.Parameter, value: str) -> str:

@@ -19,7 +19,7 @@ from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_base_of, some_run_ids
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, newest, states_of
-from stado.jobs.submit import job_ids_of
+from stado.jobs.submission import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
 
 LAST = "last"

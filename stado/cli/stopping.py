@@ -138,7 +138,7 @@ def _stop_all(repo: Repository, selection: Selection, manner: Manner, wish: Wish
     from stado.jobs.submit import finish_submission
 
     if selection.unfinished is not None:
-        finish_submission(repo, selection.unfinished, fresh=False)
+        finish_submission(repo, selection.unfinished)
     return repo.tasks.map(
         lambda job_id: manner.stop(repo, job_id, by=wish.by, note=wish.note),
         selection.job_ids,

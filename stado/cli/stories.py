@@ -30,6 +30,7 @@ from stado.cli.views import (
 from stado.core.clocks import runtime_limit_seconds
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
+from stado.core.pipelines import pipeline_id
 from stado.core.sidecar import NAME as SIDECAR
 from stado.core.states import JobType, Opening, State
 
@@ -173,6 +174,8 @@ def _status(story: Story, now: datetime) -> str:
         parts.append(f"started {plural(starts, 'time')}")
     if record.manual_retries:
         parts.append(f"retried {plural(record.manual_retries, 'time')}")
+    if record.auto_retries:
+        parts.append(f"tried again {plural(record.auto_retries, 'time')} by itself")
     if record.pauses:
         parts.append(f"paused {plural(record.pauses, 'time')}")
     if life is not None and life.heartbeat is not None and life.heartbeat.runs > 1:
@@ -221,6 +224,12 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "retries": None
         if not spec.body_retries
         else f"run {plural(spec.body_retries + 1, 'time')} at most on its host",
+        "again": _again_text(record),
+        "step": None
+        if spec.step_of is None
+        else f"{spec.step_of.number} ({spec.step_of.name}) of {pipeline_id(record)}",
+        "after": ", ".join(f"{one.job_id} ({one.when.value})" for one in spec.after) or None,
+        "then": ", ".join(step.name for step in spec.then) or None,
         "run": record.run_id,
         "batch": record.batch_id,
         "rerun of": record.rerun_of,
@@ -230,6 +239,15 @@ def _spec_lines(record: Record) -> Iterator[str]:
             yield _line(label, str(value))
     for number, pinned in enumerate(spec.inputs):
         yield _line("" if number else "inputs", input_text(pinned))
+
+
+def _again_text(record: Record) -> str | None:
+    """What it may do by itself once it has failed, as far as that is fixed."""
+    rule = record.retry_rule
+    if rule is None:
+        return f"{plural(record.spec.retries, 'time')} at most" if record.spec.retries else None
+    left = record.auto_retries_left
+    return f"{left} of {plural(rule.retries, 'time')} left, after {', '.join(rule.on)}"
 
 
 def _time_text(record: Record) -> str | None:
@@ -317,6 +335,8 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
     if epoch.end is not None:
         ending = epoch.end.ending
         yield f"{ending.told}{_asked_by(epoch)}"
+        if ending.retry_at is not None:
+            yield f"tried again from {moment_text(ending.retry_at)} on"
         ran = _after(ending)
         yield f"by {ending.by} {ago_text(ending.ended_at, now)}{ran and f',{ran}'}"
         if ending.runs is not None and ending.runs > 1:
@@ -361,6 +381,7 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "status_detail": ending.detail if ending else None,
         "exit_code": ending.exit_code if ending else None,
         "ended_by": ending.by if ending else None,
+        "retry_at": instant_text(ending.retry_at) if ending else None,
         "output_files": ending.output_files if ending else None,
         "output_bytes": ending.output_bytes if ending else None,
         "warnings": warning_fields(ending),

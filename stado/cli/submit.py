@@ -261,6 +261,7 @@ def _outcome(
     repo: Repository, submission: Submission, request: Request, states: dict[str, State]
 ) -> int:
     from stado.cli import exits, render, views
+    from stado.cli.last_lines import tell_last_lines
     from stado.cli.outcomes import outcome_line
     from stado.core.states import State
     from stado.jobs.sight import present_record
@@ -268,6 +269,7 @@ def _outcome(
     if not request.batch:
         record = present_record(repo, submission.base_id)
         render.tell(outcome_line(record))
+        tell_last_lines(repo, record)
         return exits.of_job(record)
     render.tell(f"batch {submission.base_id}: {views.count_text(states.values())}")
     ended_well = all(state is State.COMPLETED for state in states.values())

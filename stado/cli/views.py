@@ -56,9 +56,13 @@ _SUMMARY_ORDER = (
 
 def job_fields(record: Record) -> dict[str, Any]:
     """A job in JSON. Values of its environment may be private: the names are shown."""
+    from stado.core.phases import job_ref
+    from stado.core.pipelines import pipeline_id
+
     spec, holder, ending = record.spec, record.holder, telling_ending(record)
     return {
         "job_id": record.id,
+        "job_ref": job_ref(record),
         "status": record.state.value,
         "epoch": record.epoch,
         "starts": record.starts,
@@ -87,6 +91,13 @@ def job_fields(record: Record) -> dict[str, Any]:
         "runtime_limit_seconds": record.runtime_limit_seconds,
         "idle_timeout_seconds": spec.idle_timeout_seconds,
         "body_retries": spec.body_retries,
+        "retries": spec.retries,
+        "retry_on": [reason.value for reason in spec.retry_on],
+        "retry_delay_seconds": spec.retry_delay_seconds,
+        "auto_retries": record.auto_retries,
+        "auto_retries_left": record.auto_retries_left,
+        "retry_count": record.auto_retries + record.manual_retries,
+        "due_at": None if record.due_ms is None else instant_text(instant_of(record.due_ms)),
         "picked_up_at": instant_text(record.picked_up_at),
         "time_is_up_at": time_is_up_text(record),
         "max_lease_losses": spec.max_lease_losses,
@@ -102,6 +113,11 @@ def job_fields(record: Record) -> dict[str, Any]:
         "require_checkpoint": spec.needs_checkpoint,
         "start_from": _start_fields(spec.start_from) if spec.start_from else None,
         "policy_id": record.policy_id,
+        "pipeline_id": pipeline_id(record),
+        "step": step_of.number if (step_of := spec.step_of) is not None else None,
+        "step_name": step_of.name if step_of is not None else None,
+        "after": [f"{one.job_id}:{one.when.value}" for one in spec.after],
+        "then": [step.plain() for step in spec.then],
         "submitter": record.submitter,
         "submitted_at": instant_text(record.submitted_at),
         "started_at": instant_text(ending.started_at) if ending else None,
@@ -208,14 +224,18 @@ def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
 
 def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
     """A job, with what the holder of a running one says; null of one that does not run."""
+    from stado.core.phases import phase_of
+
     heartbeat = life.heartbeat if life is not None else None
+    started_at = heartbeat.started_at if heartbeat is not None else None
     fields = job_fields(record)
     if heartbeat is not None:
         fields["started_at"] = instant_text(heartbeat.started_at)
         fields["runs"] = heartbeat.runs or None
     return {
         **fields,
-        "phase": heartbeat.phase.value if heartbeat else None,
+        "phase": phase_of(record, heard=heartbeat is not None, started_at=started_at).value,
+        "doing": heartbeat.phase.value if heartbeat else None,
         "trouble": heartbeat.trouble if heartbeat else None,
         "progress": progress_fields(heartbeat.progress if heartbeat else None),
         "live": heartbeat.live if heartbeat else None,

@@ -11,17 +11,23 @@ from dataclasses import dataclass
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
 from stado.core.records import Record
-from stado.core.states import Reason
+from stado.core.states import Reason, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """The moment at which a job ends as `timed_out`, wherever it stands, and why."""
+    """The moment at which a job ends, wherever it stands, and why: as `timed_out`, or, of one that
+    waits for nothing any more, as `failed`."""
 
     at_ms: int
     """Milliseconds since 1970, on the store's clock."""
     reason: Reason
     detail: str
+
+    @property
+    def verdict(self) -> Verdict:
+        doomed = self.reason is Reason.UPSTREAM_FAILED
+        return Verdict.FAILED if doomed else Verdict.TIMED_OUT
 
     def is_over(self, now_ms: int) -> bool:
         return now_ms >= self.at_ms
@@ -45,7 +51,10 @@ def runtime_limit_seconds(record: Record) -> int | None:
 
 
 def _limits(record: Record) -> Iterator[TimeLimit]:
-    spec = record.spec
+    spec, doom = record.spec, record.doomed_by
+    if doom is not None:
+        detail = f"job {doom.job_id}, which it waited for, is {doom.state}"
+        yield TimeLimit(0, Reason.UPSTREAM_FAILED, detail)
     if spec.deadline_at is not None:
         at_ms = max(0, milliseconds(spec.deadline_at))
         yield TimeLimit(at_ms, Reason.DEADLINE_PASSED, "its deadline has passed")

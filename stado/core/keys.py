@@ -93,6 +93,19 @@ def cells(job_id: str) -> str:
     return f"status/{job_id}/cells/"
 
 
+def awaited(job_id: str) -> str:
+    """Marks a job for which another one waits, or has waited."""
+    return f"status/{job_id}/awaited"
+
+
+def after_folder(parent_id: str) -> str:
+    return f"index/after/{parent_id}/"
+
+
+def after(parent_id: str, job_id: str) -> str:
+    return f"{after_folder(parent_id)}{job_id}"
+
+
 def claim_cell(job_id: str, epoch: int) -> str:
     return f"{cells(job_id)}{epoch}.claim.json"
 

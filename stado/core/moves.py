@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 
 from stado.core import clocks
 from stado.core.ids import milliseconds
-from stado.core.records import EndCell, Ending, Holder, Record, RunRecord
+from stado.core.records import Awaited, EndCell, Ending, Holder, Record, RunRecord
+from stado.core.retries import rule_of
+from stado.core.settings import DeploymentSettings
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
 from stado.core.states import Opening, Reason, State, Verdict
 
@@ -33,20 +35,29 @@ def first_record(run: RunRecord, *, job_id: str, spec: Spec) -> Record:
     )
 
 
-def claimed(record: Record, holder: Holder, *, runtime_limit_seconds: int | None = None) -> Record:
+def claimed(record: Record, holder: Holder, settings: DeploymentSettings | None = None) -> Record:
     """The running record of a queued one. At the first claim its clock starts, and what the
     deployment allows it is fixed."""
     if record.picked_up_at is None:
+        spec, allowed = record.spec, settings or DeploymentSettings()
         record = record.evolve(
-            picked_up_at=holder.claimed_at, runtime_limit_seconds=runtime_limit_seconds
+            picked_up_at=holder.claimed_at,
+            runtime_limit_seconds=allowed.limits.runtime_seconds,
+            retry_rule=rule_of(
+                allowed.retries,
+                retries=spec.retries,
+                on=spec.retry_on,
+                delay_seconds=spec.retry_delay_seconds,
+            ),
         )
-    return record.evolve(state=State.RUNNING, holder=holder)
+    return record.evolve(state=State.RUNNING, holder=holder, due_ms=None)
 
 
 def ended(record: Record, ending: Ending) -> Record:
     """The job as it is when its epoch has ended so."""
     if _never_ran_at_all(record, ending):
-        record = record.evolve(picked_up_at=None, runtime_limit_seconds=None)
+        record = record.evolve(picked_up_at=None, runtime_limit_seconds=None, retry_rule=None)
+    retrying = ending.verdict is Verdict.RETRYING
     return record.evolve(
         state=ending.verdict.state or record.state,
         ending=ending,
@@ -54,6 +65,9 @@ def ended(record: Record, ending: Ending) -> Record:
         lease_losses=record.lease_losses + _is_loss(ending),
         given_back=record.given_back + _is_given_back(ending),
         pauses=record.pauses + (ending.verdict is Verdict.PAUSED),
+        auto_retries=record.auto_retries + retrying,
+        auto_retries_used=record.auto_retries_used + retrying,
+        due_ms=None,
     )
 
 
@@ -79,13 +93,17 @@ def _is_given_back(ending: Ending) -> bool:
 
 
 def after(cell: EndCell) -> Record:
-    """What a verdict leads to: the record at rest, or the queue record of the next epoch, which
-    keeps its place in the queue."""
+    """What a verdict leads to: the record at rest, or the queue record of the next epoch. That
+    keeps its place in the queue after a loss; what is tried again queues as of when it is due."""
     if cell.ending.verdict.state is not None:
         return cell.record
-    return cell.record.evolve(
+    following = cell.record.evolve(
         state=State.QUEUED, epoch=cell.record.epoch + 1, nonce=cell.token[:8], holder=None
     )
+    if cell.ending.retry_at is None:
+        return following
+    due_ms = milliseconds(cell.ending.retry_at)
+    return following.evolve(queued_ms=due_ms, due_ms=due_ms)
 
 
 def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record:
@@ -107,7 +125,41 @@ def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record
         given_back=0 if retried else record.given_back,
         picked_up_at=None if retried else picked_up_at,
         runtime_limit_seconds=None if retried else record.runtime_limit_seconds,
+        retry_rule=None if retried else record.retry_rule,
+        auto_retries_used=0 if retried else record.auto_retries_used,
+        doomed_by=None,
     )
+
+
+def retried(record: Record, failed: Ending, *, jitter: float) -> Ending:
+    """What becomes of a failure: the same, where the job is not tried again by itself; else the
+    verdict by which it is, `retrying`. Only what was started is tried again, and only where there
+    would be time left. `jitter`: 0 to 1, drawn."""
+    rule, used = record.retry_rule, record.auto_retries_used
+    if rule is None or failed.verdict is not Verdict.FAILED or failed.started_at is None:
+        return failed
+    if not rule.allows(failed.reason, used=used):
+        return failed
+    retry_at = failed.ended_at + timedelta(seconds=rule.pause_seconds(used, jitter))
+    if clocks.passed_limit(record, milliseconds(retry_at)) is not None:
+        return failed
+    return failed.evolve(verdict=Verdict.RETRYING, retry_at=retry_at)
+
+
+def ended_as(final: Record) -> Awaited:
+    """What those learn who wait for a job that has ended."""
+    return Awaited(job_id=final.id, epoch=final.epoch, state=final.state)
+
+
+def told_of(record: Record, end: Awaited, *, nonce: str) -> Record | None:
+    """The queue record of a job that waits for another one, once that has ended: it goes on, or is
+    doomed. None when it does not wait for it, or no more: what was told first stays."""
+    awaited = next((one for one in record.awaits if one.job_id == end.job_id), None)
+    if awaited is None:
+        return None
+    if awaited.when.met_by(end.state):
+        return record.evolve(met=[*record.met, end], nonce=nonce)
+    return record.evolve(doomed_by=end, nonce=nonce)
 
 
 def lost(

@@ -17,7 +17,7 @@ from stado.core.records import Record
 from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
 
 _NAME = re.compile(
-    r"(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
+    r"(?:(?P<waits>w)-|d(?P<due>[0-9]{13})-)?(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
     r"\.(?P<epoch>[1-9][0-9]{0,5})\.(?P<nonce>[a-z0-9]{1,64})~(?P<needs>[a-z0-9.]*)"
 )
 _NEED = re.compile(r"([a-z])(0|[1-9][0-9]{0,14})")
@@ -51,6 +51,21 @@ class ReadyEntry:
     job_id: str
     epoch: int
     needs: Needs
+    due_ms: int | None = None
+    """On the store's clock: not to be started before."""
+    waits: bool = False
+    """For other jobs to end."""
+
+    def is_due(self, now_ms: int) -> bool:
+        if self.waits:
+            return False
+        return self.due_ms is None or now_ms >= self.due_ms
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Orders what may be started, first first: as the names do, but whatever a job waited for
+        before."""
+        return (-self.priority, self.queued_ms, self.job_id)
 
 
 def needs_of(spec: Spec) -> Needs:
@@ -70,10 +85,12 @@ def needs_of_record(record: Record) -> Needs:
 
 
 def entry_name(record: Record) -> str:
-    """The one name in `index/ready/` that this queue record computes to."""
+    """The one name in `index/ready/` that this queue record computes to. What is not due yet sorts
+    behind all others, by when it will be, and what waits for other jobs behind that."""
     inverted = PRIORITY_MAX - record.priority
+    due = "" if record.due_ms is None else f"d{record.due_ms:013d}-"
     return (
-        f"{inverted:019d}-{record.queued_ms:013d}-{record.id}"
+        f"{'w-' if record.awaits else due}{inverted:019d}-{record.queued_ms:013d}-{record.id}"
         f".{record.epoch}.{record.nonce}~{needs_of_record(record).encode()}"
     )
 
@@ -98,6 +115,8 @@ def parse_entry(name: str) -> ReadyEntry | None:
         job_id=match["job"],
         epoch=int(match["epoch"]),
         needs=needs,
+        due_ms=None if match["due"] is None else int(match["due"]),
+        waits=match["waits"] is not None,
     )
 
 

@@ -14,8 +14,19 @@ from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.durations import Duration
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
+from stado.core.retries import RetryRule
 from stado.core.sidecar import CheckpointMeta, Sha256
-from stado.core.spec import BATCH_COUNT_MAX, POLICY_PREFIX, InputName, Priority, Request, Spec
+from stado.core.spec import (
+    AFTER_MAX,
+    BATCH_COUNT_MAX,
+    POLICY_PREFIX,
+    After,
+    InputName,
+    JobId,
+    Priority,
+    Request,
+    Spec,
+)
 from stado.core.states import Kind, Opening, Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX, live_flaw
 
@@ -126,6 +137,8 @@ class Ending(Part, frozen=True, kw_only=True):
     started_at: Instant | None = None
     """When the command was started; None when it never was."""
     ended_at: Instant
+    retry_at: Instant | None = None
+    """Of one that is tried again: not before this."""
     by: str
     """Who created the verdict: a consumer, a user, a coordinator."""
     runs: Count | None = None
@@ -149,6 +162,14 @@ def _code_text(code: int | None) -> str:
     if not code:
         return ""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+class Awaited(Part, frozen=True, kw_only=True):
+    """How a job ended that another one waited for."""
+
+    job_id: JobId
+    epoch: Epoch
+    state: State
 
 
 class Record(Document, frozen=True, kw_only=True):
@@ -180,6 +201,21 @@ class Record(Document, frozen=True, kw_only=True):
     """What the deployment allowed at that claim; None: no limit."""
     given_back: Count = 0
     """How often a host gave it back untouched; since it was submitted, or retried last."""
+    retry_rule: RetryRule | None = None
+    """As it was fixed at the first claim, or the first after somebody retried it. None: it has not
+    been claimed, or is not tried again by itself."""
+    auto_retries: Count = 0
+    """How often it was queued again by itself after it had failed."""
+    auto_retries_used: Count = 0
+    """The same, since it was submitted, or retried by somebody last."""
+    due_ms: Milliseconds | None = None
+    """On the store's clock: while it is queued, not to be started before this."""
+    met: Annotated[list[Awaited], msgspec.Meta(max_length=AFTER_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Of the jobs that it waits for those that have ended as they had to."""
+    doomed_by: Awaited | None = None
+    """The first that ended otherwise: nobody runs the job, and whoever meets it ends it."""
     manual_retries: Count = 0
     """How often somebody has had it run again after it had ended."""
     pauses: Count = 0
@@ -194,6 +230,23 @@ class Record(Document, frozen=True, kw_only=True):
     @property
     def batch_id(self) -> str | None:
         return base_of(self.id) if self.batch else None
+
+    @property
+    def awaits(self) -> list[After]:
+        """The jobs that have still to end, while it may be run once they have."""
+        if self.doomed_by is not None or not self.spec.after:
+            return []
+        met = {one.job_id for one in self.met}
+        return [one for one in self.spec.after if one.job_id not in met]
+
+    def is_due(self, now_ms: int) -> bool:
+        if self.awaits:
+            return False
+        return self.due_ms is None or now_ms >= self.due_ms
+
+    @property
+    def auto_retries_left(self) -> int:
+        return 0 if self.retry_rule is None else self.retry_rule.retries - self.auto_retries_used
 
     @property
     def policy_revision(self) -> int:
@@ -213,6 +266,8 @@ class Record(Document, frozen=True, kw_only=True):
             return "it runs and nobody holds it"
         if self.manual_retries >= self.epoch:
             return f"it was retried {self.manual_retries} times by epoch {self.epoch}"
+        if self.due_ms is not None and self.state is not State.QUEUED:
+            return f"it is {self.state}, and waits for its time"
         if self.state.at_rest and self.ending is None:
             return "it is at rest and does not say how it ended"
         return None
@@ -264,6 +319,8 @@ class EndCell(Document, frozen=True, kw_only=True):
         at_rest = self.ending.verdict.state
         if self.record.state is not at_rest and (at_rest or self.record.state.at_rest):
             return f"its verdict is {self.ending.verdict} and its record is {self.record.state}"
+        if (self.ending.verdict is Verdict.RETRYING) is not (self.ending.retry_at is not None):
+            return f"its verdict is {self.ending.verdict} and it is tried at {self.ending.retry_at}"
         return self.record.flaw()
 
 

@@ -16,6 +16,14 @@ from stado.core import keys
 from stado.core.documents import Document, Instant, Part
 from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
 from stado.core.records import Code, Line
+from stado.core.retries import (
+    DELAY_SECONDS_DEFAULT,
+    RETRIED_UNLESS_STATED,
+    RETRIES_MAX,
+    RETRYABLE,
+    RetrySettings,
+)
+from stado.core.states import Reason
 from stado.errors import Refused
 
 
@@ -32,6 +40,7 @@ class DeploymentSettings(Document, frozen=True, kw_only=True):
     """`settings.json`. Absent: nothing was ever set."""
 
     limits: Limits = msgspec.field(default_factory=Limits)
+    retries: RetrySettings = msgspec.field(default_factory=RetrySettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -56,13 +65,42 @@ class Setting:
     text: Callable[[Any], str]
 
 
-def _seconds(what: str) -> Setting:
-    return Setting(what, "no limit", DURATION_FORM, parse_duration, duration_text)
+def _seconds(what: str, unset: str = "no limit") -> Setting:
+    return Setting(what, unset, DURATION_FORM, parse_duration, duration_text)
+
+
+def _count(what: str, unset: str) -> Setting:
+    return Setting(what, unset, f"a whole number from 0 to {RETRIES_MAX}", _parse_count, str)
+
+
+def _parse_count(text: str) -> int | None:
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return count if 0 <= count <= RETRIES_MAX else None
+
+
+def _parse_reasons(text: str) -> list[Reason] | None:
+    """Once each, in the order in which they are listed for people."""
+    names = text.split(",")
+    if not set(names) <= {reason.value for reason in RETRYABLE}:
+        return None
+    return [reason for reason in RETRYABLE if reason.value in names]
 
 
 SETTINGS: Mapping[str, Setting] = {
     "limits.runtime_seconds": _seconds("how long a job may take, from its first pick-up"),
     "limits.pre_running_seconds": _seconds("how long a worker may prepare a job's start"),
+    "retries.default": _count("how often jobs that state nothing are retried", "0"),
+    "retries.most": _count("how often a job may be retried by itself at most", "no limit"),
+    "retries.on": Setting(
+        "after which failures, where a job does not say",
+        ",".join(RETRIED_UNLESS_STATED),
+        f"some of {','.join(RETRYABLE)}",
+        _parse_reasons,
+        ",".join,
+    ),
+    "retries.delay_seconds": _seconds(
+        "how long a retry waits, where a job does not say", duration_text(DELAY_SECONDS_DEFAULT)
+    ),
 }
 
 

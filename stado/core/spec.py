@@ -24,8 +24,9 @@ from stado.core.images import IMAGE_PATTERN, image_flaw
 from stado.core.inputs import NAME_PATTERN
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.core.repos import commit_flaw, folder_flaw, url_flaw
+from stado.core.retries import RETRIES_MAX, RETRYABLE, Reasons, Retries
 from stado.core.sidecar import Sha256
-from stado.core.states import JobType, Kind
+from stado.core.states import AfterWhen, JobType, Kind
 from stado.core.trees import shown
 from stado.errors import Refused
 
@@ -47,6 +48,8 @@ POLICY_PREFIX = "policy_"
 """With the id of the job that makes it: the name of a policy."""
 
 SECRETS_MAX = 64
+STEPS_MAX = 20
+AFTER_MAX = 50
 _DIFFERENCES_MAX = 5
 _LARGEST_NAMED = 3
 
@@ -69,6 +72,7 @@ PolicyId = Annotated[
 SecretReference = Annotated[str, msgspec.Meta(pattern=rf"\A{_SECRET_REFERENCE.pattern}\Z")]
 """`ITEM#FIELD`: what a host looks up. Never a value."""
 
+JobId = Annotated[str, msgspec.Meta(pattern=rf"\A{JOB_PATTERN.pattern}\Z")]
 Image = Annotated[str, msgspec.Meta(pattern=rf"\A{IMAGE_PATTERN.pattern}\Z")]
 Folder = Annotated[str, msgspec.Meta(pattern=r"\A/[^\0]*\Z")]
 InputName = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
@@ -139,6 +143,31 @@ class GitRepo(Part, frozen=True, kw_only=True):
     """Below the top of the repository, to run in; null: the top."""
 
 
+class After(Part, frozen=True, kw_only=True):
+    """A job that has to end first, and how."""
+
+    job_id: JobId
+    when: AfterWhen = AfterWhen.OK
+
+
+class Step(Part, frozen=True, kw_only=True):
+    """A job that is started once the one before it has completed."""
+
+    name: InputName
+    """Unique in its pipeline; of the folder in which later steps find what it left."""
+    command: Text
+    type: JobType = JobType.JOB
+
+
+class StepOf(Part, frozen=True, kw_only=True):
+    """Which step of which pipeline a job is."""
+
+    root: JobId
+    """The job that the pipeline began with."""
+    number: Annotated[int, msgspec.Meta(ge=1, le=STEPS_MAX)]
+    name: InputName
+
+
 class Spec(Part, frozen=True, kw_only=True):
     """One job as it was asked for. None means: not stated."""
 
@@ -177,6 +206,13 @@ class Spec(Part, frozen=True, kw_only=True):
     """How long a command may print, save and report nothing; for ever when not stated."""
     body_retries: BodyRetries = 0
     """How often the command is run again where it failed, before the job has failed."""
+    retries: Retries | None = None
+    """How often it is queued again by itself after it failed; what the deployment says when not
+    stated."""
+    retry_on: Reasons = msgspec.field(default_factory=list)
+    """After which failures; those of `stado.core.retries` when none is stated."""
+    retry_delay_seconds: Duration | None = None
+    """How long it waits before the first; then twice as long each time."""
     final: bool = False
     """Whether its end is one for ever: nobody has it retried."""
     max_lease_losses: Losses | None = None
@@ -194,6 +230,25 @@ class Spec(Part, frozen=True, kw_only=True):
     require_checkpoint: bool = False
     """A success without a saved checkpoint is none. A train job's never is."""
     start_from: StartFrom | None = None
+
+    after: Annotated[list[After], msgspec.Meta(max_length=AFTER_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """It waits in the queue until these have ended so; ordered by their ids."""
+    then: Annotated[list[Step], msgspec.Meta(max_length=STEPS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """What is started once it has completed, one after another."""
+    then_parallel: bool = False
+    """All of them at once."""
+    then_from: Kind | None = None
+    """The save that they start from: the best when not stated, the latest where there is none."""
+    then_cpu: Size | None = None
+    """Cores reserved for each of them; one when not stated."""
+    then_memory_gb: Size | None = None
+    """GiB of memory; one when not stated."""
+    step_of: StepOf | None = None
+    """Of a job that was started in that way."""
 
     @property
     def takes_along(self) -> bool:
@@ -427,7 +482,8 @@ def _check_shared(spec: Spec) -> None:
     _check_amount("memory-gb", spec.memory_gb, "GiB")
     _check_duration("timeout", spec.timeout_seconds)
     _check_duration("idle-timeout", spec.idle_timeout_seconds)
-    _check_body_retries(spec.body_retries)
+    _check_count("body-retries", spec.body_retries, BODY_RETRIES_MAX)
+    _check_retries(spec)
     _check_environment(spec.environment)
     _check_secrets(spec)
     if spec.pre_command is not None:
@@ -457,6 +513,41 @@ def _check_shared(spec: Spec) -> None:
             f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
         )
     _check_outputs(spec)
+    _check_steps(spec)
+    _check_after(spec)
+
+
+def _check_after(spec: Spec) -> None:
+    names = [one.job_id for one in spec.after]
+    if len(names) > AFTER_MAX:
+        raise Refused(
+            "after_too_many",
+            f"{len(names)} jobs are to end first and at most {AFTER_MAX} are taken",
+        )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused("after_twice", f"job {twice} is to end first twice: state one condition")
+
+
+def _check_steps(spec: Spec) -> None:
+    names = [step.name for step in spec.then]
+    if len(names) > STEPS_MAX:
+        raise Refused(
+            "steps_too_many", f"{len(names)} steps are to follow and at most {STEPS_MAX} are taken"
+        )
+    _check_amount("then-cpu", spec.then_cpu, "cores")
+    _check_amount("then-memory-gb", spec.then_memory_gb, "GiB")
+    for step in spec.then:
+        _check_command(step.command, f"step {step.name}", strict_shell=spec.strict_shell)
+        if names.count(step.name) > 1 or step.name == "root":
+            raise Refused(
+                "step_name_taken",
+                f"two jobs of the pipeline would be named {step.name}: name each step differently, "
+                "and none root",
+            )
+    stated = spec.then_parallel or spec.then_from or spec.then_cpu or spec.then_memory_gb
+    if stated and not spec.then and spec.step_of is None:
+        raise Refused("then_missing", "nothing is to follow: state --then NAME=COMMAND as well")
 
 
 def _check_image(image: str, host_dir: str | None) -> None:
@@ -544,12 +635,24 @@ def _check_duration(name: str, seconds: int | None) -> None:
         raise Refused(code, f"{name} {seconds!r} must be {DURATION_FORM}, ten years at most")
 
 
-def _check_body_retries(count: int) -> None:
-    if type(count) is not int or not 0 <= count <= BODY_RETRIES_MAX:
+def _check_count(name: str, count: int, most: int) -> None:
+    if type(count) is not int or not 0 <= count <= most:
         raise Refused(
-            "body_retries_invalid",
-            f"body-retries {count!r} must be a whole number from 0 to {BODY_RETRIES_MAX}",
+            f"{name.replace('-', '_')}_invalid",
+            f"{name} {count!r} must be a whole number from 0 to {most}",
         )
+
+
+def _check_retries(spec: Spec) -> None:
+    if spec.retries is not None:
+        _check_count("retries", spec.retries, RETRIES_MAX)
+    _check_duration("retry-delay", spec.retry_delay_seconds)
+    for reason in spec.retry_on:
+        if reason not in RETRYABLE:
+            raise Refused(
+                "retry_on_invalid",
+                f"nothing is tried again after {str(reason)!r}: there is {', '.join(RETRYABLE)}",
+            )
 
 
 def _check_variable_name(name: str) -> None:

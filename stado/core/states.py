@@ -42,11 +42,13 @@ class Verdict(StrEnum):
     TIMED_OUT = "timed_out"
     PAUSED = "paused"
     LOST = "lost"
+    RETRYING = "retrying"
+    """It failed, and is to be tried again after a while."""
 
     @property
     def state(self) -> State | None:
         """The state at rest that it leads to; None when the next epoch is queued."""
-        return None if self is Verdict.LOST else State(self.value)
+        return None if self in (Verdict.LOST, Verdict.RETRYING) else State(self.value)
 
 
 class Opening(StrEnum):
@@ -62,6 +64,19 @@ class Opening(StrEnum):
     def queues(self) -> bool:
         """Whether the epoch that it opens is queued."""
         return self in (Opening.RETRY, Opening.RESUME)
+
+
+class AfterWhen(StrEnum):
+    """Which end of a job lets those go on that wait for it."""
+
+    OK = "ok"
+    ANY = "any"
+    FAIL = "fail"
+
+    def met_by(self, state: State) -> bool:
+        if self is AfterWhen.ANY:
+            return state.terminal
+        return (state is State.COMPLETED) is (self is AfterWhen.OK)
 
 
 class Reason(StrEnum):
@@ -87,6 +102,7 @@ class Reason(StrEnum):
     DEADLINE_PASSED = "deadline_passed"
     PRE_RUNNING_DEADLINE = "pre_running_deadline"
     BODY_HUNG = "body_hung"
+    UPSTREAM_FAILED = "upstream_failed"
 
 
 class WarningCode(StrEnum):

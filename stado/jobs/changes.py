@@ -134,7 +134,7 @@ def _ask_holder(
 def _goes_on(end: EndCell, intent: Intent) -> bool:
     """Whether a job that ended so has still to be stopped as was asked."""
     verdict = end.ending.verdict
-    return verdict is Verdict.LOST or (verdict is Verdict.PAUSED and intent is Intent.CANCEL)
+    return verdict.state is None or (verdict is Verdict.PAUSED and intent is Intent.CANCEL)
 
 
 def _cancel_paused(
@@ -236,6 +236,8 @@ def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) 
             f"run id {run_id} is that of {job_id} itself: a rerun needs another, or none",
         )
     spec = record.spec
+    if spec.step_of is not None:  # alone: what follows it follows the original
+        spec = spec.evolve(step_of=None, then=[], then_cpu=None, then_memory_gb=None)
     request = make_request([spec.command], spec, batch=False)
     return submit(
         repo,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from stado.core import keys, moves
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Holder, Record
+from stado.core.settings import DeploymentSettings
 from stado.core.states import State
 from stado.errors import StoreError
 from stado.jobs.endings import (
@@ -58,11 +59,10 @@ def claim(
     repo: Repository,
     entry: ReadyEntry,
     claimant: Claimant,
-    *,
-    runtime_limit_seconds: int | None = None,
+    settings: DeploymentSettings | None = None,
 ) -> Claimed | None:
-    """Claims the epoch that an index entry names; None when it is not to be had. A job that is
-    claimed first may take `runtime_limit_seconds` from then on.
+    """Claims the epoch that an index entry names; None when it is not to be had, or not due. Of a
+    job that is claimed first `settings` say what it may take from then on.
 
     Requests on the normal path: 1 read, 2 writes, 2 deletes. A crash after the gate leaves a
     running record that a reaper finds; after the cell also a queue record, which whoever meets
@@ -70,8 +70,10 @@ def claim(
     queued = _queued_record(repo, entry)
     if queued is None or expire_if_over(repo, queued.value, by=claimant.consumer):
         return None
+    if not queued.value.is_due(repo.now_ms()):
+        return None
     holder = holder_of(repo, claimant)
-    record = moves.claimed(queued.value, holder, runtime_limit_seconds=runtime_limit_seconds)
+    record = moves.claimed(queued.value, holder, settings)
     return _take(repo, queued, record, holder)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stado.core import ids, keys
+from stado.core.pipelines import PIPELINE_PREFIX
 from stado.core.records import Checkpoint, Manifest, OpenCell, Record, RunRecord
 from stado.core.states import Opening, State
 from stado.errors import Conflict, NotFound, Refused, Unreadable
@@ -19,6 +20,7 @@ from stado.jobs import snapshots
 from stado.jobs.artifacts import uses_of
 from stado.jobs.endings import open_epoch, remove_record
 from stado.jobs.finding import find_job
+from stado.jobs.pipeline_sight import look
 from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import walk
@@ -52,7 +54,7 @@ def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -
     deleted = _delete_outputs(repo, job_id, epochs)
     deleted += _delete_folder(repo, keys.log_folder(job_id))
     checkpoints, some_stay = _delete_checkpoints(repo, record)
-    _delete_words(repo, job_id, epochs)
+    _delete_words(repo, record, epochs)
     _leave_run(repo, record)
     for state in State:
         if state.at_rest:
@@ -89,11 +91,31 @@ def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> Ope
             "still_live",
             f"job {job_id} is {record.state}: cancel it first (`stado cancel {job_id}`)",
         )
+    _check_pipeline_over(repo, record)
     _check_unpublished(repo, job_id)
     cell, _ = open_epoch(repo, record, Opening.DELETE, by=by, note=note)
     if cell.kind is not Opening.DELETE:
         raise Refused("still_live", f"job {job_id} has just been retried")
     return cell
+
+
+def _check_pipeline_over(repo: Repository, record: Record) -> None:
+    """What a job left is taken along by the steps that follow it. One whose root is deleted has no
+    others to wait for."""
+    spec = record.spec
+    if not spec.then and spec.step_of is None:
+        return
+    try:
+        seen = look(repo, record.id)
+    except NotFound:
+        return
+    if not seen.state.is_over:
+        live = [one.step.name for one in seen.steps if one.number not in seen.skipped]
+        raise Refused(
+            "still_live",
+            f"job {record.id} stays: its pipeline is {seen.state} ({', '.join(live)}): `stado "
+            f"cancel {PIPELINE_PREFIX}{seen.root.id}` cancels what is left of it",
+        )
 
 
 def _check_unpublished(repo: Repository, job_id: str) -> None:
@@ -151,10 +173,13 @@ def _policy_saves(repo: Repository, record: Record) -> list[str]:
     return saves_named(repo, record.id, revisions=record.policy_revision)
 
 
-def _delete_words(repo: Repository, job_id: str, epochs: Sequence[int]) -> None:
-    """What was asked of it, and what its workers still had to say, where there is any."""
+def _delete_words(repo: Repository, record: Record, epochs: Sequence[int]) -> None:
+    """What was asked of it, and what its workers still had to say, where there is any; and the
+    names that led to it and from it."""
+    job_id = record.id
     names = [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
-    _delete_all(repo, [keys.follow_note(job_id), *names])
+    names += [keys.after(one.job_id, job_id) for one in record.spec.after]
+    _delete_all(repo, [keys.follow_note(job_id), keys.awaited(job_id), *names])
 
 
 def _leave_run(repo: Repository, record: Record) -> None:

@@ -23,6 +23,8 @@ from stado.core.records import (
 )
 from stado.core.states import Opening, Reason, State, Verdict
 from stado.errors import Conflict, Unreadable
+from stado.jobs.dependents import announce_dependents, look_for_ends, tell_dependents
+from stado.jobs.pipelines import launch_following
 from stado.jobs.policy_seals import seal_policy
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
@@ -144,17 +146,22 @@ def _queue(repo: Repository, following: Record, *, announced: bool = False) -> N
     `announced`: its index entry stands."""
     if repo.cells(following.id).begun(following.epoch):
         return
+    announce_dependents(repo, [following])
     if not announced:
         repo.create_entry(following)
     project(repo, following)
+    look_for_ends(repo, [following])
 
 
 def _come_to_rest(repo: Repository, final: Record) -> None:
-    """Nobody sees a train job ended whose policy could still change. A crash between the two
-    leaves a sealed policy, and the job where it was; settling again finishes it."""
+    """Nobody sees a train job ended whose policy could still change. A crash on the way leaves a
+    sealed policy, or a record at rest, and the job's running record: settling again finishes it."""
     if final.spec.makes_policy and final.state.terminal:
         seal_policy(repo, final)
     project(repo, final)
+    launch_following(repo, final)
+    if final.state.terminal:
+        tell_dependents(repo, final)
 
 
 def open_epoch(
@@ -248,7 +255,7 @@ def ending_of_intent(claim: ClaimCell) -> Ending:
     if claim.intent is Intent.EXPIRE:
         limit = time_limit(claim.record)
         return Ending(
-            verdict=Verdict.TIMED_OUT,
+            verdict=Verdict.TIMED_OUT if limit is None else limit.verdict,
             reason=Reason.DEADLINE_PASSED if limit is None else limit.reason,
             detail=f"{'its time is up' if limit is None else limit.detail}; it was in the queue",
             ended_at=claim.at,

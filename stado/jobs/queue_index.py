@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 PAGES_MAX = 200
 """Listing pages that one repair looks at: 200,000 names."""
 
+LATER = f"{keys.READY}d"
+"""Sorts before every entry that is not due yet, and behind all others."""
+
 _MARKS_MAX = 20
 """Names at the head of the queue among which its newest mark is looked for."""
 

@@ -12,23 +12,29 @@ import logging
 import math
 from dataclasses import dataclass
 
-from stado.core import ids, keys, moves
-from stado.core.order import entry_key
+from stado.core import ids, keys
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, check_run_id, differing_fields
-from stado.core.states import State
-from stado.errors import Conflict, Exists, NotFound, Refused, StoreError, Unreadable
+from stado.errors import Refused, StoreError, Unreadable
 from stado.jobs import snapshots
+from stado.jobs.dependents import look_for_ends
 from stado.jobs.endings import remove_record
 from stado.jobs.finding import is_known
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
+from stado.jobs.submission import (
+    CHUNK,
+    announce,
+    first_records,
+    job_ids_of,
+    mark_complete,
+    queue,
+    run_record_of,
+    write_jobs,
+)
 from stado.storage.port import Entry, walk
 
 log = logging.getLogger(__name__)
-
-_CHUNK = 1000
-"""Jobs that are written in one bulk: what an interruption can leave half done."""
 
 _SWEEP_CHUNK = 100
 """The same for the sweep, which may have little time."""
@@ -64,7 +70,7 @@ def submit(
     store."""
     check_run_id(run_id)
     _refer_to_snapshot(repo, run_id, request)
-    stored, created = _run_record(repo, run_id, request, submitter, rerun_of)
+    stored, created = run_record_of(repo, run_id, request, submitter, rerun_of)
     run = stored.value
     if run.digest != request.digest():
         raise Refused(
@@ -77,26 +83,21 @@ def submit(
             "job_deleted",
             f"what run id {run_id} submitted was deleted. Use another run id.",
         )
-    if not run.complete:
-        finish_submission(repo, stored, fresh=created)
+    if created:
+        write_jobs(repo, stored)
+    elif not run.complete:
+        finish_submission(repo, stored)
     return Submission(run_id, run.base_id, job_ids_of(run), created)
 
 
-def job_ids_of(run: RunRecord) -> list[str]:
-    return ids.job_ids(run.base_id, count=run.count, batch=run.request.batch)
-
-
-def finish_submission(repo: Repository, stored: Stored[RunRecord], *, fresh: bool) -> None:
-    """Writes what is missing of a run, then marks it complete.
-
-    `fresh`: we have just created the run record, so that no job of it can exist yet."""
+def finish_submission(repo: Repository, stored: Stored[RunRecord]) -> None:
+    """Writes what is missing of a run that somebody began, then marks it complete."""
     run = stored.value
-    _announce(repo, run)
-    records = _first_records(run)
-    for start in range(0, len(records), _CHUNK):
-        chunk = records[start : start + _CHUNK]
-        _queue(repo, chunk if fresh else _missing(repo, chunk))
-    _mark_complete(repo, stored)
+    announce(repo, run)
+    records = first_records(run)
+    for start in range(0, len(records), CHUNK):
+        _queue_missing(repo, records[start : start + CHUNK])
+    mark_complete(repo, stored)
 
 
 def _refer_to_snapshot(repo: Repository, run_id: str, request: Request) -> None:
@@ -107,44 +108,10 @@ def _refer_to_snapshot(repo: Repository, run_id: str, request: Request) -> None:
         snapshots.refer(repo, snapshot.digest, run_id)
 
 
-def _run_record(
-    repo: Repository, run_id: str, request: Request, submitter: str, rerun_of: str | None
-) -> tuple[Stored[RunRecord], bool]:
-    """The run's record, and whether we created it."""
-    now = repo.now()
-    run = RunRecord(
-        run_id=run_id,
-        token=repo.entropy.token(),
-        digest=request.digest(),
-        request=request,
-        base_id=ids.new_base(now, repo.entropy.letters(ids.random_letters_needed())),
-        count=len(request.commands),
-        submitted_at=now,
-        submitter=submitter,
-        rerun_of=rerun_of,
-    )
-    try:
-        return Stored(run, repo.store.create(keys.run(run_id), run.encode())), True
-    except Exists:
-        return repo.read_taken(RunRecord, keys.run(run_id)), False
-
-
-def _announce(repo: Repository, run: RunRecord) -> None:
-    repo.store.put(keys.by_user(run.submitter, run.base_id), b"")
-
-
-def _first_records(run: RunRecord) -> list[Record]:
-    return [
-        moves.first_record(run, job_id=job_id, spec=spec)
-        for job_id, spec in zip(job_ids_of(run), run.request.specs(), strict=True)
-    ]
-
-
-def _queue(repo: Repository, records: list[Record]) -> None:
-    repo.store.create_many([(entry_key(record), b"") for record in records])
-    repo.store.create_many(
-        [(keys.record(State.QUEUED, record.id), record.encode()) for record in records]
-    )
+def _queue_missing(repo: Repository, records: list[Record]) -> None:
+    """Also of those that are there somebody may not have looked for what they wait for."""
+    queue(repo, _missing(repo, records))
+    look_for_ends(repo, records)
 
 
 def _missing(repo: Repository, records: list[Record]) -> list[Record]:
@@ -154,24 +121,6 @@ def _missing(repo: Repository, records: list[Record]) -> list[Record]:
         lambda record: is_known(repo, record.id), records, limit=PARALLEL_REQUESTS
     )
     return [record for record, is_there in zip(records, known, strict=True) if not is_there]
-
-
-def _mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
-    """Somebody may note meanwhile that a job of it was deleted."""
-    key = keys.run(stored.value.run_id)
-    for _ in repo.rounds():
-        complete = stored.value.evolve(complete=True)
-        try:
-            repo.store.replace(key, complete.encode(), stored.version)
-            return
-        except (Conflict, NotFound):
-            current = repo.find_run(complete.run_id)
-            if current is None:
-                raise
-            if current.value.complete:
-                return
-            stored = current
-    raise Conflict(key, "others keep changing it: try again")
 
 
 class SubmissionSweep:
@@ -258,17 +207,17 @@ class SubmissionSweep:
 
     def _finish_in_time(self, key: str, stored: Stored[RunRecord]) -> bool:
         """As `finish_submission`, from where the turn before stopped; whether it is finished."""
-        records = _first_records(stored.value)
+        records = first_records(stored.value)
         begin = self._written.get(key, 0)
         if not begin:
-            _announce(self._repo, stored.value)
+            announce(self._repo, stored.value)
         for start in range(begin, len(records), _SWEEP_CHUNK):
             if start > begin and self._time_is_up():
                 self._stopped_in = key
                 return False
-            _queue(self._repo, _missing(self._repo, records[start : start + _SWEEP_CHUNK]))
+            _queue_missing(self._repo, records[start : start + _SWEEP_CHUNK])
             self._written[key] = start + _SWEEP_CHUNK
-        _mark_complete(self._repo, stored)
+        mark_complete(self._repo, stored)
         del self._written[key]
         return True
 
@@ -282,13 +231,14 @@ class SubmissionSweep:
                 remove_record(self._repo, state, job_id)  # whoever wrote it was slow
         unseen = [
             record
-            for number, record in enumerate(_first_records(run), 1)
+            for number, record in enumerate(first_records(run), 1)
             if record.id not in shown and number not in deleted
         ]
         found_lost = False
         for start in range(0, len(unseen), _SWEEP_CHUNK):
             lost = _missing(self._repo, unseen[start : start + _SWEEP_CHUNK])
-            _queue(self._repo, lost)
+            queue(self._repo, lost)
+            look_for_ends(self._repo, lost)
             found_lost |= bool(lost)
             if self._time_is_up():
                 break

@@ -7,16 +7,20 @@ last said of themselves.
 from __future__ import annotations
 
 import bisect
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stado.core.admission import Offer, admit
+from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
 from stado.core.order import Needs, entry_name, needs_of, needs_of_record
 from stado.core.records import Capacity, Record
-from stado.core.spec import Spec
+from stado.core.spec import After, Spec
+from stado.core.states import AfterWhen
+from stado.jobs.finding import find_job
 from stado.jobs.health import AgentSight, AgentState, Fleet
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
@@ -43,6 +47,8 @@ class GateName(StrEnum):
 
     QUEUE = "queue"
     DEADLINE = "deadline"
+    JOBS = "jobs"
+    TIME = "time"
     PLACE = "place"
     WORKERS = "workers"
     IMAGE = "image"
@@ -122,9 +128,16 @@ def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
     fleet = Fleet(repo)
     needs = needs_of(spec)
     hosts = views(needs, fleet.look())
-    gates = _needs_gates(needs, hosts, milliseconds(repo.now()), len(fleet.unreadable))
-    names = [entry.name for entry in page.entries if entry.job_id == job_id]
-    return _first_closed(gates, hosts, _ahead(page, names[0]) if names else None)
+    now_ms = milliseconds(repo.now())
+    entries = [entry for entry in page.entries if entry.job_id == job_id]
+    if entries and entries[0].waits:
+        return _WAITS_FOR_JOBS
+    due_ms = entries[0].due_ms if entries else None
+    gates = [
+        *_time_gate(due_ms, now_ms),
+        *_needs_gates(needs, hosts, now_ms, len(fleet.unreadable)),
+    ]
+    return _first_closed(gates, hosts, _ahead(page, entries[0].name) if entries else None)
 
 
 def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unread: int) -> Wait:
@@ -144,7 +157,8 @@ def explain(repo: Repository, record: Record) -> Explanation:
     now_ms = milliseconds(repo.now())
     deadline, *rest = _needs_gates(needs, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
-    gates = [_queue_gate(page.paused), deadline, *place, *rest]
+    others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms)]
+    gates = [_queue_gate(page.paused), deadline, *place, *others, *rest]
     return Explanation(_first_closed(gates, hosts, ahead), gates, hosts, ahead)
 
 
@@ -203,7 +217,13 @@ _PLACE_MISSING = Gate(
         "when its place in the queue is repaired",
     ),
 )
+_WAITS_FOR_JOBS = Wait(
+    "waiting_for_jobs",
+    "it waits for other jobs to end",
+    until="when the jobs it waits for have ended",
+)
 STARTING = "starting"
+RETRY_COOLDOWN = "retry_cooldown"
 
 
 def _first_closed(gates: Sequence[Gate], hosts: Sequence[HostView], ahead: Ahead | None) -> Wait:
@@ -234,6 +254,39 @@ def _queue_gate(paused: bool) -> Gate:
     if paused:
         return Gate(GateName.QUEUE, PAUSED.text, PAUSED)
     return Gate(GateName.QUEUE, "the queue is open")
+
+
+def _jobs_gate(repo: Repository, record: Record) -> Iterator[Gate]:
+    """Of a job that waits for others to end. A listing and two reads for each that it names."""
+    if not record.spec.after:
+        return
+    waits = record.awaits
+    if not waits:
+        yield Gate(GateName.JOBS, "the jobs that it waited for have ended")
+        return
+    names = _listed([_awaited_text(repo, one) for one in waits])
+    text = f"it waits for {names}"
+    yield Gate(GateName.JOBS, text, replace(_WAITS_FOR_JOBS, text=text))
+
+
+def _awaited_text(repo: Repository, one: After) -> str:
+    found = find_job(repo, one.job_id)
+    state = "deleted" if found is None else found.state.value
+    how = {AfterWhen.OK: "complete", AfterWhen.ANY: "end", AfterWhen.FAIL: "fail"}[one.when]
+    return f"job {one.job_id} ({state}) to {how}"
+
+
+def _time_gate(due_ms: int | None, now_ms: int) -> Iterator[Gate]:
+    """Of a job that failed and is tried again after a while."""
+    if due_ms is None:
+        return
+    if now_ms >= due_ms:
+        yield Gate(GateName.TIME, "it has waited long enough to be tried again")
+        return
+    left = duration_text(math.ceil((due_ms - now_ms) / 1000))
+    text = f"it failed, and is tried again in {left}"
+    wait = Wait(RETRY_COOLDOWN, text, until=f"in {left}: it failed, and is tried again then")
+    yield Gate(GateName.TIME, text, wait)
 
 
 def _needs_gates(needs: Needs, hosts: Sequence[HostView], now_ms: int, unread: int) -> list[Gate]:

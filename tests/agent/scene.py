@@ -9,7 +9,7 @@ from pathlib import Path
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Ending, Heartbeat, LateResult, Record
-from stado.core.settings import Limits
+from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.jobs.claim import Claimed
 from stado.jobs.life import seal_epoch
@@ -53,7 +53,7 @@ class Scene:
         self.environment = {"PATH": "/bin"}
         self.secrets = Secrets(SecretSettings())
         self.engine: Engine | None = None
-        self.limits = Limits()
+        self.rules = DeploymentSettings()
         """Of the deployment, as the agent knows them at the claim."""
         self.max_run_seconds: int | None = None
         self.requests: list[Request] = []
@@ -65,7 +65,7 @@ class Scene:
         self.processes.scripts[command] = script
 
     def claim(self) -> Claimed:
-        return self.world.claimed_of(self.job, runtime_limit_seconds=self.limits.runtime_seconds)
+        return self.world.claimed_of(self.job, self.rules)
 
     def lose_epoch_one(self) -> None:
         """Somebody had the job and died: epoch 2 is queued."""
@@ -102,7 +102,7 @@ class Scene:
     def job_run(self, claimed: Claimed, store: Store) -> JobRun:
         """In the process that calls it."""
         repo = self.world.repo_over(store)
-        return JobRun(repo, self.host(), claimed, self.entry, limits=self.limits)
+        return JobRun(repo, self.host(), claimed, self.entry, rules=self.rules)
 
     def host(self) -> Host:
         identity: ProcessIdentity = self.processes.own_identity()

@@ -30,7 +30,7 @@ def fork(scene: Scene, store: Store | None = None) -> FakeProcess:
 
 def order(scene: Scene, supervisor: FakeProcess) -> None:
     wanted = {"do": "run", "entry": scene.entry.name, "trial": False}
-    supervisor.channel.send({**wanted, "limits": scene.limits.plain()})
+    supervisor.channel.send({**wanted, "rules": scene.rules.plain()})
 
 
 def answers(scene: Scene, supervisor: FakeProcess) -> list[str]:

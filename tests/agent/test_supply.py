@@ -6,8 +6,11 @@ from datetime import timedelta
 
 from stado.core.admission import Offer
 from stado.core.order import ReadyEntry
+from stado.core.records import Ending
 from stado.core.spec import Spec
+from stado.core.states import Verdict
 from stado.jobs.changes import pause_queue
+from stado.jobs.endings import give_verdict, settle
 from stado.storage.observe import CountingStore
 from stado_agent.supply import Supply
 from tests.jobs.world import World
@@ -117,3 +120,51 @@ def test_jobs_whose_time_is_up_are_handed_out_once_a_look_and_a_few_at_a_time(
     assert len(over) == 4
     assert all(entry.needs.deadline_ms is not None for entry in over)
     assert supply.take_over() == []
+
+
+def failed(world: World, *, priority: int = 0, due_in: float = 30) -> str:
+    """A job that is to be tried again in so many seconds."""
+    job = world.submit(spec=Spec(command="", priority=priority))
+    now = world.repo.now()
+    ending = Ending(
+        verdict=Verdict.RETRYING,
+        started_at=now,
+        ended_at=now,
+        retry_at=now + timedelta(seconds=due_in),
+        by="alice",
+    )
+    claimed = world.claimed_of(job)
+    give_verdict(world.repo, claimed.record, ending)
+    settle(world.repo, job, 1)
+    return job
+
+
+def test_what_is_to_be_tried_again_waits_and_is_then_taken_in_its_order(world: World) -> None:
+    urgent = failed(world, priority=9)
+    usual = world.submit()
+    world.clock.sleep(1)
+    later = world.submit()
+    supply = Supply(world.repo, poll_seconds=1)
+    first = supply.next_fitting(ROOM, skip=_none)
+    world.clock.sleep(31)
+    others = [supply.next_fitting(ROOM, skip=lambda one: one.job_id == usual) for _ in range(2)]
+    assert first is not None
+    assert [first.job_id, *(entry.job_id for entry in others if entry)] == [usual, urgent, later]
+
+
+def test_what_is_due_is_found_behind_a_long_queue(world: World) -> None:
+    """By one more listing now and then."""
+    world.submit(*["true"] * 200)
+    urgent = failed(world, priority=9)
+    counting = CountingStore(world.store, world.tasks)
+    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    assert supply.next_fitting(ROOM, skip=_none) is not None
+    assert counting.snapshot().of() == 2
+    world.clock.sleep(5)
+    assert supply.next_fitting(ROOM, skip=_none) is not None
+    assert counting.snapshot().of() == 3
+    world.clock.sleep(26)
+    entry = supply.next_fitting(ROOM, skip=_none)
+    assert entry is not None
+    assert entry.job_id == urgent
+    assert counting.snapshot().of() == 5

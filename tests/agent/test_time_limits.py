@@ -11,7 +11,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.records import Ending, Phase
-from stado.core.settings import Limits
+from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import cancel
@@ -75,7 +75,7 @@ def test_a_job_is_ended_at_its_own_limit(tmp_path: Path) -> None:
 def test_a_job_is_ended_at_the_limit_of_its_deployment(tmp_path: Path) -> None:
     """R84, R91: the lower of the two; as it was at the claim."""
     scene = scene_of(tmp_path, timeout_seconds=900)
-    scene.limits = Limits(runtime_seconds=300)
+    scene.rules = DeploymentSettings(limits=Limits(runtime_seconds=300))
     scene.run(scene.claim())
     assert told(scene.ending) == TIMED_OUT
     assert scene.final.runtime_limit_seconds == 300
@@ -125,7 +125,7 @@ def test_a_job_that_is_not_started_in_time_is_never_started(
 ) -> None:
     """R44, T9: here nothing may start, for each sign of life takes too long."""
     scene = scene_of(tmp_path)
-    scene.limits = limits
+    scene.rules = DeploymentSettings(limits=limits)
     scene.watch(seconds=4 * LEASE)
     scene.run(scene.claim(), faults=SlowBeats(scene.clock, seconds=0.8 * LEASE, end=500))
     assert told(scene.ending) == expected
@@ -135,7 +135,7 @@ def test_a_job_that_is_not_started_in_time_is_never_started(
 
 def test_the_limit_of_a_preparation_is_over_with_the_start(tmp_path: Path) -> None:
     scene = scene_of(tmp_path)
-    scene.limits = Limits(pre_running_seconds=60)
+    scene.rules = DeploymentSettings(limits=Limits(pre_running_seconds=60))
     scene.script(Script(seconds=1000))
     scene.run(scene.claim())
     assert scene.ending.verdict is Verdict.COMPLETED
@@ -233,13 +233,16 @@ def test_another_host_has_what_is_left_of_the_time_limit_and_its_own_anew(
 ) -> None:
     """R93. The first host died; `seconds`: when the clock that was stated ends, since the start."""
     scene = scene_of(tmp_path, **stated)
-    scene.limits, scene.max_run_seconds = limits, ceiling
+    scene.rules = DeploymentSettings(limits=limits)
+    scene.max_run_seconds = ceiling
     begun = scene.clock.monotonic()
     first = scene.claim()
     scene.world.lose(Reaper(scene.world.repo, by="coordinator"))
     assert first.record.picked_up_at is not None
     scene.entry = scene.world.entries()[0]
-    scene.limits = Limits(runtime_seconds=5)  # of which a later claim takes no notice
+    scene.rules = DeploymentSettings(
+        limits=Limits(runtime_seconds=5)
+    )  # of which a later claim takes no notice
     second = scene.claim()
     started = scene.clock.monotonic()
     scene.run(second)
@@ -250,7 +253,7 @@ def test_another_host_has_what_is_left_of_the_time_limit_and_its_own_anew(
 
 def test_the_limit_of_a_preparation_begins_anew_on_another_host(tmp_path: Path) -> None:
     scene = scene_of(tmp_path)
-    scene.limits = Limits(pre_running_seconds=60)
+    scene.rules = DeploymentSettings(limits=Limits(pre_running_seconds=60))
     scene.script(Script(seconds=20))
     scene.lose_epoch_one()
     scene.run(scene.claim())

@@ -11,6 +11,7 @@ from stado.core.clocks import passed_limit, runtime_limit_seconds, time_limit
 from stado.core.ids import milliseconds
 from stado.core.order import entry_name, parse_entry
 from stado.core.records import Ending, Record
+from stado.core.settings import DeploymentSettings, Limits
 from stado.core.states import Reason, Verdict
 from tests.core.records import HOLDER, queued
 
@@ -23,7 +24,11 @@ def job(**stated: object) -> Record:
 
 
 def picked_up(record: Record, *, allowed: int | None = None) -> Record:
-    return moves.claimed(record, HOLDER.evolve(claimed_at=NOON), runtime_limit_seconds=allowed)
+    return moves.claimed(
+        record,
+        HOLDER.evolve(claimed_at=NOON),
+        DeploymentSettings(limits=Limits(runtime_seconds=allowed)),
+    )
 
 
 def test_nothing_limits_a_job_of_which_nobody_said_so() -> None:
@@ -87,7 +92,7 @@ def test_a_later_claim_changes_nothing() -> None:
     again = moves.claimed(
         lost.evolve(epoch=2),
         HOLDER.evolve(claimed_at=NOON + timedelta(hours=1)),
-        runtime_limit_seconds=5,
+        DeploymentSettings(limits=Limits(runtime_seconds=5)),
     )
     assert (again.picked_up_at, again.runtime_limit_seconds) == (NOON, 300)
 

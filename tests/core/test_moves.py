@@ -20,7 +20,7 @@ def cell(verdict: Verdict, *, started: bool = True) -> EndCell:
     )
 
 
-@pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.LOST])
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v.state is not None])
 def test_a_verdict_at_rest_leads_to_its_state(verdict: Verdict) -> None:
     after = moves.after(cell(verdict))
     assert after.state is State(verdict.value)

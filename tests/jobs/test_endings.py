@@ -18,17 +18,18 @@ from tests.jobs.world import ALICE, BOB, World, end, heal
 
 def ending(world: World, verdict: Verdict) -> Ending:
     now = world.clock.now()
-    return Ending(verdict=verdict, started_at=now, ended_at=now, by="alice")
+    retry_at = now if verdict is Verdict.RETRYING else None
+    return Ending(verdict=verdict, started_at=now, ended_at=now, retry_at=retry_at, by="alice")
 
 
 def test_end_and_settle_make_2_writes_and_1_delete(world: World) -> None:
-    """Without a listing of dependents, of which there are none yet."""
+    """And a look whether something waits for it."""
     world.submit()
     claimed = world.start()
     counting = CountingStore(world.store, world.tasks)
     end(world.repo_over(counting), claimed)
     asked = counting.snapshot()
-    assert (asked.writes, asked.deletes, asked.lists, asked.reads) == (2, 1, 0, 0)
+    assert (asked.writes, asked.deletes, asked.lists, asked.reads) == (2, 1, 0, 1)
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
@@ -70,7 +71,7 @@ def test_settling_goes_on_from_any_point_at_which_a_settler_died(
         assert world.states(job)
     settle(world.repo, job, 1)
     assert world.states(job) == {verdict.state or State.QUEUED}
-    if verdict is Verdict.LOST:
+    if verdict.state is None:
         assert world.names(keys.READY) == [entry_key(world.record(State.QUEUED, job))]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stado.core import keys
 from stado.core.order import ReadyEntry, entry_key, parse_entry
 from stado.core.records import Deployment, Ending, Phase, Proof, Record
+from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec, make_request
 from stado.core.states import Reason, State, Verdict
 from stado.errors import NotFound
@@ -77,10 +78,10 @@ class World:
     def claim(self, claimant: Claimant = ALICE) -> Claimed | None:
         return claim_head(self.repo, claimant)
 
-    def claimed_of(self, job_id: str, *, runtime_limit_seconds: int | None = None) -> Claimed:
+    def claimed_of(self, job_id: str, settings: DeploymentSettings | None = None) -> Claimed:
         """Claims this very job."""
         entry = entry_of(self.record(State.QUEUED, job_id))
-        claimed = claim(self.repo, entry, ALICE, runtime_limit_seconds=runtime_limit_seconds)
+        claimed = claim(self.repo, entry, ALICE, settings)
         assert claimed is not None
         return claimed
 

@@ -6,7 +6,17 @@ guard it.
 
 from __future__ import annotations
 
-from tests.mutants import claims, judging, reopening, settling, storing, timing, working
+from tests.mutants import (
+    claims,
+    following,
+    judging,
+    reopening,
+    retrying,
+    settling,
+    storing,
+    timing,
+    working,
+)
 from tests.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -16,5 +26,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *judging.MUTANTS,
     *working.MUTANTS,
     *storing.MUTANTS,
+    *following.MUTANTS,
+    *retrying.MUTANTS,
     *timing.MUTANTS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stado.core import clocks, moves
 from stado.core.clocks import TimeLimit
 from stado.core.records import Holder, Record
+from stado.core.settings import DeploymentSettings
 from stado.core.states import Reason
 from stado.jobs import expiry
 from stado_agent.breaks import OutOfTime
@@ -20,10 +21,10 @@ _claimed = moves.claimed
 
 
 def claimed_anew(
-    record: Record, holder: Holder, *, runtime_limit_seconds: int | None = None
+    record: Record, holder: Holder, settings: DeploymentSettings | None = None
 ) -> Record:
     fresh = record.evolve(picked_up_at=None)
-    return _claimed(fresh, holder, runtime_limit_seconds=runtime_limit_seconds)
+    return _claimed(fresh, holder, settings)
 
 
 def passed_anyway(record: Record, now_ms: int) -> TimeLimit:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stado.core.records import Record
-from stado.core.spec import Request, Spec, make_request
-from stado.core.states import JobType, State
+from stado.core.spec import After, Request, Spec, Step, make_request
+from stado.core.states import AfterWhen, JobType, State
 from stado.errors import StadoError
 from stado.jobs.changes import (
     cancel,
@@ -136,23 +136,43 @@ class Person:
             self._look(repo)
             return
         world.jobs_left -= count
-        commands = []
-        for _ in range(count):
-            command = f"command-{len(world.scripts)}"
-            world.scripts[command] = draw_script(self._kernel, world.plan)
-            commands.append(command)
+        commands = [self._new_command() for _ in range(count)]
         spec = Spec(
             command="",
             verify=VERIFY if dice.random() < 0.2 else None,
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
+            after=self._draw_after(),
+            **self._draw_steps(),
             **draw_limits(self._kernel, world.plan, repo.now()),
         )
         request = make_request(commands, spec, batch=count > 1)
         order = _Order(f"run-{len(world.scripts)}", request)
         self._unfinished.append(order)
         self._submit(repo, order)
+
+    def _new_command(self) -> str:
+        scripts = self._world.scripts
+        command = f"command-{len(scripts)}"
+        scripts[command] = draw_script(self._kernel, self._world.plan)
+        return command
+
+    def _draw_after(self) -> list[After]:
+        """Of some submissions what has to end first: one or two of the jobs that there are."""
+        dice, jobs = self._kernel.random, self._world.known_jobs
+        if not jobs or dice.random() >= self._world.plan.chained:
+            return []
+        chosen = sorted({dice.choice(jobs) for _ in range(dice.choice((1, 1, 2)))})
+        return [After(job_id=job, when=dice.choice(list(AfterWhen))) for job in chosen]
+
+    def _draw_steps(self) -> dict[str, Any]:
+        dice = self._kernel.random
+        if dice.random() >= self._world.plan.chained:
+            return {}
+        names = ("export", "eval", "tell")[: dice.choice((1, 2, 3))]
+        steps = [Step(name=name, command=self._new_command()) for name in names]
+        return {"then": steps, "then_parallel": dice.random() < 0.3}
 
     def _submit(self, repo: Repository, order: _Order) -> None:
         asked_at = self._kernel.now

@@ -51,6 +51,9 @@ class Plan:
     limited: float = 0.0
     """The share of submissions that state limits of time, or runs."""
 
+    chained: float = 0.0
+    """The share of submissions that have steps, and of those that wait for other jobs."""
+
     ways: Ways = field(default_factory=Ways)
     rates: Rates = field(default_factory=Rates)
     versions_by_content: bool = False
@@ -84,6 +87,7 @@ class Plan:
             versions_by_content=dice.random() < 0.5,
             runtime_limit_seconds=dice.choice((None, None, None, None, round(6 * lease))),
             limited=dice.choice((0.0, 0.3, 0.6)),
+            chained=dice.choice((0.0, 0.0, 0.2, 0.4)),
         )
         return plan.with_outages(kernel) if dice.random() < 0.2 else plan
 
@@ -119,6 +123,9 @@ def draw_limits(kernel: Kernel, plan: Plan, now: datetime) -> dict[str, Any]:
     if dice.random() >= plan.limited:
         return {}
     limits: dict[str, Any] = {"body_retries": dice.choice((0, 0, 1, 3))}
+    if dice.random() < 0.5:
+        limits["retries"] = dice.choice((1, 2, 3))
+        limits["retry_delay_seconds"] = round(dice.choice((1.0, lease / 2, 2 * lease)))
     if dice.random() < 0.5:
         limits["timeout_seconds"] = round(dice.choice((1.0, lease / 2, 2 * lease, 5 * lease)))
     if dice.random() < 0.3:

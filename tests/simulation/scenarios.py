@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stado.core import keys
-from stado.core.states import State
+from stado.core.spec import After, Step
+from stado.core.states import AfterWhen, State
 from tests.simulation.commands import Script
 from tests.simulation.network import Ways
 from tests.simulation.plan import HostPlan, Plan
@@ -175,6 +176,40 @@ def _time_out(stage: Stage) -> None:
     """Of the second run of a command whose first one has failed."""
     script = Script(seconds=1.2, failures=1)
     stage.submit("ann", "run", [script], timeout_seconds=2, body_retries=1)
+
+
+@scenario("try-again", requests_min=40, ends=(State.FAILED,), starts=2)
+def _try_again(stage: Stage) -> None:
+    """By itself, once."""
+    script = Script(seconds=1.2, exit_code=1)
+    stage.submit("ann", "run", [script], retries=1, retry_delay_seconds=1)
+
+
+@scenario("pipeline", requests_min=90, ends=(State.COMPLETED, State.COMPLETED), starts=2)
+def _pipeline(stage: Stage) -> None:
+    """Of two steps: a root, and what follows it."""
+    stage.scripts["export"] = Script(seconds=0.5)
+    script = Script(seconds=1.2, writes_output=True)
+    stage.submit("ann", "run", [script], then=[Step(name="export", command="export")])
+
+
+@scenario("after", requests_min=60, ends=(State.COMPLETED, State.COMPLETED), starts=2)
+def _after(stage: Stage) -> None:
+    """A job that waits for another one is submitted while that runs."""
+    stage.submit("ann", "run", [Script(seconds=3.0)])
+    stage.when(lambda: bool(stage.started), lambda: _submit_after(stage, AfterWhen.OK))
+
+
+@scenario("doomed", requests_min=60, ends=(State.FAILED, State.COMPLETED), starts=1)
+def _doomed(stage: Stage) -> None:
+    """It waits for a failure, which does not come."""
+    stage.submit("ann", "run", [Script(seconds=3.0)])
+    stage.when(lambda: bool(stage.started), lambda: _submit_after(stage, AfterWhen.FAIL))
+
+
+def _submit_after(stage: Stage, when: AfterWhen) -> None:
+    after = [After(job_id=job_id, when=when) for job_id in stage.job_ids("run")]
+    stage.submit("bob", "next", [Script(seconds=0.5)], after=after)
 
 
 def _has_saved(stage: Stage, *, epoch: int = 1) -> bool:

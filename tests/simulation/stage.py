@@ -23,7 +23,8 @@ from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.logs import LogReader
 from stado.jobs.reaping import Reaper
-from stado.jobs.submit import job_ids_of, submit
+from stado.jobs.submission import job_ids_of
+from stado.jobs.submit import submit
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Violation
 from tests.simulation.commands import VERIFY, Script

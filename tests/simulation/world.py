@@ -18,7 +18,8 @@ from typing import TextIO
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.ids import milliseconds
-from stado.core.records import EndCell, OpenCell, Proof, RunRecord
+from stado.core.order import parse_entry
+from stado.core.records import EndCell, OpenCell, Proof, Record, RunRecord
 from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import Request
 from stado.core.states import Opening, State
@@ -314,10 +315,28 @@ class World:
         found = itertools.chain(self._unrest_in_store(), self._unrest_on_hosts())
         return next(found, None)
 
+    def _is_held_up(self, key: str) -> bool:
+        """Whether it is of a job that waits for one which somebody has paused."""
+        name = key.removeprefix(keys.READY)
+        entry = parse_entry(name) if name != key else None
+        return self.waits_for_paused(entry.job_id if entry else keys.job_of_record(key))
+
+    def waits_for_paused(self, job_id: str) -> bool:
+        """Be it by way of others that wait."""
+        try:
+            key = keys.record(State.QUEUED, job_id)
+            record = decode(Record, key, self.store.get(key).data)
+        except NotFound:
+            return False
+        return any(
+            self.shows(State.PAUSED, one.job_id) or self.waits_for_paused(one.job_id)
+            for one in record.awaits
+        )
+
     def _unrest_in_store(self) -> Iterator[str]:
         for prefix in (keys.READY, keys.prefix(State.QUEUED), keys.prefix(State.RUNNING)):
             for entry in walk(self.store, prefix):
-                if entry.key.startswith(keys.QUEUE_MARKS):
+                if entry.key.startswith(keys.QUEUE_MARKS) or self._is_held_up(entry.key):
                     continue
                 yield f"there is {entry.key}"
         at_rest = [

@@ -7,8 +7,10 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
+from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
+from tests.simulation.checkers.retries import RetriesChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
 from tests.simulation.checkers.times import TimesChecker
@@ -19,6 +21,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     FindingChecker,
     StartsChecker,
     TimesChecker,
+    RetriesChecker,
+    OrderChecker,
     AnswersChecker,
     CancelsChecker,
     PausesChecker,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stado.core import keys
 from stado.core.documents import Document, decode
+from stado.core.ids import milliseconds
 from stado.core.records import OpenCell, Record
 from stado.core.states import Opening, State
 from stado.errors import NotFound
@@ -72,6 +73,12 @@ class Change:
 _STATES = frozenset(("queue", "running", "paused", "completed", "failed", "cancelled", "timed_out"))
 
 
+_DRIFT = 0.006
+"""Clocks are fast by half a percent at most; each process reads the store's once."""
+
+_ROUNDING_MS = 10
+
+
 class Checker:
     """Hears of everything, in true order, and knows the whole world. `rule` names it."""
 
@@ -83,6 +90,12 @@ class Checker:
 
     def fail(self, text: str) -> None:
         self._report(Violation(self.rule, self.world.kernel.now, text))
+
+    @property
+    def latest_now_ms(self) -> float:
+        """The latest that a process can believe it to be, on the store's clock."""
+        passed = self.world.kernel.now
+        return milliseconds(self.world.store.now()) + 1000 * _DRIFT * passed + _ROUNDING_MS
 
     def _find(self, kind: type[AnyDocument], key: str) -> AnyDocument | None:
         """As the store has it now."""

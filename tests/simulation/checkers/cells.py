@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from stado.core import keys
 from stado.core.records import ClaimCell, EndCell, Heartbeat, Holder, OpenCell, Record
-from stado.core.states import Opening, State, Verdict
+from stado.core.states import Opening, State
 from tests.simulation.checkers.base import Change, Checker
 from tests.simulation.process import SimProcess
 
@@ -77,8 +77,8 @@ class CellsChecker(Checker):
             return
         before = self._find(EndCell, keys.end_cell(record.id, epoch - 1))
         opened = self._find(OpenCell, keys.open_cell(record.id, epoch))
-        lost = before is not None and before.ending.verdict is Verdict.LOST
-        if before is None or not (lost or opened is not None):
+        goes_on = before is not None and before.ending.verdict.state is None
+        if before is None or not (goes_on or opened is not None):
             self.fail(f"{change.key} was made, but epoch {epoch - 1} did not lead to it")
         elif record.starts < before.record.starts:
             self.fail(f"{change.key} has forgotten starts")

@@ -11,11 +11,6 @@ from stado.core.records import ClaimCell, EndCell, OpenCell, Record
 from stado.core.states import Opening, Reason, Verdict
 from tests.simulation.checkers.base import Change, Checker
 
-_DRIFT = 0.006
-"""Clocks are fast by half a percent at most; each process reads the store's once."""
-
-_ROUNDING_MS = 10
-
 
 class TimesChecker(Checker):
     """A job ends as timed out once one of its limits has passed, and not before; its clock begins
@@ -30,12 +25,6 @@ class TimesChecker(Checker):
             self._check_claim(change, change.decode_after(ClaimCell))
         elif change.key.endswith(".end.json"):
             self._check_end(change.decode_after(EndCell))
-
-    @property
-    def _now_ms(self) -> float:
-        """The latest that a process can believe it to be."""
-        passed = self.world.kernel.now
-        return milliseconds(self.world.store.now()) + 1000 * _DRIFT * passed + _ROUNDING_MS
 
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:
         record = claim.record
@@ -64,14 +53,14 @@ class TimesChecker(Checker):
         return known
 
     def _check_passed(self, at: datetime, what: str) -> None:
-        if milliseconds(at) > self._now_ms:
+        if milliseconds(at) > self.latest_now_ms:
             self.fail(f"{what} at {at}, which is to come")
 
     def _check_end(self, cell: EndCell) -> None:
         record, ending = cell.record, cell.ending
         if ending.verdict is Verdict.TIMED_OUT:
             limit = time_limit(record)
-            if limit is None or limit.at_ms > self._now_ms:
+            if limit is None or limit.at_ms > self.latest_now_ms:
                 self.fail(f"{record.id} timed out before its time: {limit}")
         elif ending.reason is Reason.TIMEOUT:
             self._check_run(record)
@@ -84,5 +73,5 @@ class TimesChecker(Checker):
         allowed, started_at = hosts[record.holder.host], record.ending.started_at
         if allowed is None or started_at is None:
             self.fail(f"{record.id} ran too long on {record.holder.host}, which allows anything")
-        elif milliseconds(started_at) + 1000 * allowed > self._now_ms:
+        elif milliseconds(started_at) + 1000 * allowed > self.latest_now_ms:
             self.fail(f"{record.id} was ended before its host's time")

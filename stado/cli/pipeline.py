@@ -1,0 +1,113 @@
+"""`stado pipeline show`: a job and the steps that follow it, as one thing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stado.cli.context import json_option, opened_repository, user_name
+from stado.target import Target, target_options
+
+if TYPE_CHECKING:
+    from stado.jobs.pipeline_sight import PipelineSight, StepSight
+    from stado.jobs.repository import Repository
+
+NOT_LAUNCHED = "to come"
+SKIPPED = "skipped"
+
+_STYLES = {
+    "succeeded": "green",
+    "partial": "yellow",
+    "failed": "red",
+    "stopped": "magenta",
+    "completed": "green",
+    "running": "cyan",
+    "queued": "yellow",
+    "cancelled": "magenta",
+    SKIPPED: "yellow",
+}
+
+
+@click.command()
+@click.argument("job", metavar="[ID]", required=False)
+@json_option
+@target_options
+def show(*, job: str | None, as_json: bool, target: Target) -> None:
+    """Tell what has become of a pipeline: one word for all of it, and each of its jobs.
+
+    ID is `pipeline_…`, or any of its jobs: an id, a part of one, a run id. Without it your newest
+    submission is meant.
+    """
+    from stado.cli import render
+    from stado.cli.tables import Column
+    from stado.jobs.pipeline_sight import look
+
+    with opened_repository(target) as repo:
+        seen = look(repo, root_named(repo, job))
+    if as_json:
+        render.print_json(pipeline_fields(seen))
+        return
+    columns = [
+        Column("STEP", right=True),
+        Column("NAME", width_max=20),
+        Column("STATUS", styles=_STYLES),
+        Column("JOB"),
+        Column("COMMAND"),
+    ]
+    rows = [["0", "root", seen.root.state.value, seen.root.id, seen.root.spec.command]]
+    rows += [
+        [str(one.number), one.step.name, step_word(seen, one), one.job_id or "", one.step.command]
+        for one in seen.steps
+    ]
+    render.print_table(columns, rows)
+    render.tell(summary(seen))
+
+
+def root_named(repo: Repository, text: str | None) -> str:
+    """The id of a job of the pipeline that somebody means."""
+    from stado.cli.selectors import named_or_newest
+    from stado.core.pipelines import PIPELINE_PREFIX
+
+    if text is not None:
+        text = text.strip().removeprefix(PIPELINE_PREFIX)
+    return named_or_newest(repo, text, user=user_name(), command="stado pipeline show")
+
+
+def step_word(seen: PipelineSight, one: StepSight) -> str:
+    if one.state is not None:
+        return one.state.value
+    return SKIPPED if one.number in seen.skipped else NOT_LAUNCHED
+
+
+def summary(seen: PipelineSight) -> str:
+    """`pipeline_x is partial: 1 of 3 steps completed, 1 skipped`."""
+    from stado.cli.render import plural
+    from stado.core.pipelines import PIPELINE_PREFIX
+
+    steps = f"{seen.done} of {plural(len(seen.steps), 'step')} completed"
+    skipped = f", {len(seen.skipped)} skipped" if seen.skipped else ""
+    return f"{PIPELINE_PREFIX}{seen.root.id} is {seen.state.value}: {steps}{skipped}"
+
+
+def pipeline_fields(seen: PipelineSight) -> dict[str, Any]:
+    from stado.core.pipelines import PIPELINE_PREFIX
+
+    return {
+        "pipeline_id": f"{PIPELINE_PREFIX}{seen.root.id}",
+        "state": seen.state.value,
+        "root": {"job_id": seen.root.id, "status": seen.root.state.value},
+        "done": seen.done,
+        "steps": [
+            {
+                "step": one.number,
+                "name": one.step.name,
+                "job_id": one.job_id,
+                "status": one.state.value if one.state is not None else None,
+                "skipped": one.number in seen.skipped,
+                "command": one.step.command,
+                "type": one.step.type.value,
+            }
+            for one in seen.steps
+        ],
+    }

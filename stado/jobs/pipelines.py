@@ -1,0 +1,82 @@
+"""Launching the steps of a pipeline: by whoever settles the end of the job before.
+
+A launch is a submission under a run id that follows from the root's, so that it happens once,
+however many settle; it comes before the last step of settling, so that it is not forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+from stado.core import keys, pipelines
+from stado.core.documents import decode
+from stado.core.pipelines import Launch
+from stado.core.records import Manifest, Record, SaveRef
+from stado.core.spec import Input, StartFrom, make_request
+from stado.core.states import Kind, State
+from stado.errors import NotFound, Refused
+from stado.jobs import snapshots, submission
+from stado.jobs.policy_seals import find_seal
+from stado.jobs.repository import Repository
+
+log = logging.getLogger(__name__)
+
+
+def launch_following(repo: Repository, final: Record) -> None:
+    """Queues what is to follow a job, if it has completed and that is not done yet.
+
+    A read for each step, where there is one; else none. A crash on the way leaves a run that is
+    not complete, which the submission sweep finishes, or none, which the next settler makes."""
+    if final.state is not State.COMPLETED:
+        return
+    for launch in pipelines.launches(final):
+        run_id = pipelines.step_run_id(pipelines.root_of(final), launch.number)
+        if repo.find_run(run_id) is None:
+            _launch(repo, final, launch, run_id)
+
+
+def _launch(repo: Repository, final: Record, launch: Launch, run_id: str) -> None:
+    """What cannot be launched is told and left: the job before it has completed all the same."""
+    left, start_from = _left_by(repo, final), _start_of(repo, final)
+    spec = pipelines.step_spec(final, launch, left=left, start_from=start_from)
+    try:
+        request = make_request([spec.command], spec, batch=False)
+        if spec.snapshot is not None:
+            snapshots.refer(repo, spec.snapshot.digest, run_id)
+    except Refused as error:
+        log.error("event=step_not_launched job=%s step=%d why=%r", final.id, launch.number, error)
+        return
+    stored, created = submission.run_record_of(repo, run_id, request, final.submitter, None)
+    if created:
+        submission.write_jobs(repo, stored)
+
+
+def _left_by(repo: Repository, final: Record) -> Input | None:
+    """The output of the completed epoch, pinned; None where it left no file. One read."""
+    key = keys.output_manifest(final.id, final.epoch)
+    try:
+        data = repo.store.get(key).data
+    except NotFound:
+        return None
+    if not decode(Manifest, key, data).files:
+        return None
+    name = pipelines.name_left_by(final)
+    return Input(name=name, source=key, sha256=hashlib.sha256(data).hexdigest())
+
+
+def _start_of(repo: Repository, final: Record) -> StartFrom | None:
+    """The save of the root's policy that its steps start from; None where it makes none."""
+    if final.policy_id is None:
+        return None
+    seal = find_seal(repo, final.id, final.policy_revision)
+    if seal is None:
+        return None
+    saves: dict[Kind, SaveRef | None] = {Kind.BEST: seal.best, Kind.LATEST: seal.latest}
+    for kind in pipelines.wanted_save(final.spec):
+        save = saves[kind]
+        if save is not None:
+            return StartFrom(
+                policy=seal.policy_id, kind=kind, manifest=save.manifest, sha256=save.sha256
+            )
+    return None

@@ -1,0 +1,213 @@
+"""The steps of a pipeline are launched once each, whoever settles and whoever dies over it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys, pipelines
+from stado.core.pipelines import PipelineState
+from stado.core.records import Record
+from stado.core.spec import Spec, Step
+from stado.core.states import JobType, State, Verdict
+from stado.errors import Refused
+from stado.jobs import outputs
+from stado.jobs.changes import cancel, rerun, retry
+from stado.jobs.deletion import delete
+from stado.jobs.endings import settle
+from stado.jobs.pipeline_sight import cancel_pipeline, look
+from tests.jobs.actors import Crash, mortal
+from tests.jobs.world import World, end, heal
+
+THEN = [Step(name="export", command="./export"), Step(name="eval", command="./eval")]
+
+
+def submitted(world: World, **stated: object) -> str:
+    return world.submit("./train", spec=Spec(command="", then=THEN, **stated))  # type: ignore[arg-type]
+
+
+def run_next(world: World, verdict: Verdict = Verdict.COMPLETED) -> Record:
+    """Whatever is at the head of the queue, to its end."""
+    return world.end(world.start(), verdict)
+
+
+def step(world: World, root: str, number: int) -> Record:
+    """Of one that waits."""
+    run = world.repo.find_run(pipelines.step_run_id(root, number))
+    assert run is not None
+    assert run.value.complete
+    return world.find(run.value.base_id).record
+
+
+def test_each_step_is_queued_once_the_one_before_has_completed(world: World) -> None:
+    """R9, R57, T1: ordinary jobs, in the name of who submitted the root."""
+    root = submitted(world, priority=5)
+    run_next(world)
+    export = step(world, root, 1)
+    assert (export.state, export.submitter, export.priority) == (State.QUEUED, "ada", 5)
+    assert (export.spec.command, [one.name for one in export.spec.then]) == ("./export", ["eval"])
+    assert world.repo.find_run(pipelines.step_run_id(root, 2)) is None
+    run_next(world)
+    assert step(world, root, 2).spec.command == "./eval"
+    run_next(world)
+    assert world.names(keys.READY) == []
+    assert look(world.repo, root).state is PipelineState.SUCCEEDED
+
+
+def test_parallel_steps_are_queued_together(world: World) -> None:
+    root = submitted(world, then_parallel=True)
+    run_next(world)
+    assert {step(world, root, number).state for number in (1, 2)} == {State.QUEUED}
+    run_next(world, Verdict.FAILED)
+    run_next(world)
+    assert look(world.repo, root).state is PipelineState.PARTIAL
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT])
+def test_nothing_follows_what_did_not_complete(world: World, verdict: Verdict) -> None:
+    """R9, R62"""
+    root = submitted(world)
+    run_next(world, verdict)
+    assert world.names(keys.READY) == []
+    seen = look(world.repo, root)
+    assert seen.state in (PipelineState.FAILED, PipelineState.STOPPED)
+    assert seen.skipped == {1, 2}
+
+
+@pytest.mark.parametrize("at", range(14))
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+def test_a_step_is_launched_once_though_the_holder_dies_at_any_request(
+    at: int, applied: bool
+) -> None:
+    """R9: the root has completed, and its next step is queued, once."""
+    world = World()
+    root = submitted(world)
+    claimed = world.start()
+    with contextlib.suppress(Crash):
+        end(world.repo_over(mortal(world.store, at=at, applied=applied)), claimed)
+    if world.repo.find_end(root, 1) is None:
+        return  # it died before its verdict
+    heal_until_queued(world, root)
+    assert world.states(root) == {State.COMPLETED}
+    assert step(world, root, 1).state is State.QUEUED
+    assert len(world.names(keys.READY)) == 1
+
+
+def heal_until_queued(world: World, root: str) -> None:
+    """A coordinator's passes, until all is done that can be done without a worker."""
+    from stado.jobs.upkeep import Passes
+
+    passes = Passes(world.repo, by="coordinator")
+    for _ in range(30):
+        passes.tick()
+        world.clock.sleep(world.repo.deployment.tick_seconds)
+
+
+def test_settling_again_launches_nothing_twice(world: World) -> None:
+    root = submitted(world)
+    run_next(world)
+    heal(world, step(world, root, 1).id)
+    for _ in range(3):
+        settle(world.repo, root, 1)
+    assert world.names("runs/") == [
+        keys.run("run-1"),
+        keys.run(f"{root}.1"),
+        keys.run(f"{root}.2"),
+    ]
+
+
+def test_what_a_job_left_is_taken_along_by_those_after_it(world: World, tmp_path: Path) -> None:
+    """Pinned by the digest of its manifest."""
+    root = submitted(world)
+    claimed = world.start()
+    (tmp_path / "model").write_bytes(b"weights")
+    outputs.OutputPublisher(world.repo, job_id=root, epoch=1, folder=tmp_path).publish(
+        partial=False
+    )
+    world.end(claimed)
+    (pinned,) = step(world, root, 1).spec.inputs
+    manifest = world.store.get(keys.output_manifest(root, 1)).data
+    assert (pinned.name, pinned.source) == ("root", keys.output_manifest(root, 1))
+    assert pinned.sha256 == hashlib.sha256(manifest).hexdigest()
+    run_next(world)
+    assert step(world, root, 2).spec.inputs == [pinned]  # the export left nothing
+
+
+def test_a_failed_step_leaves_a_partial_pipeline_and_its_retry_goes_on(world: World) -> None:
+    """R61, R63"""
+    root = submitted(world)
+    run_next(world)
+    export = run_next(world, Verdict.FAILED)
+    seen = look(world.repo, export.id)
+    assert (seen.root.id, seen.state, seen.skipped) == (root, PipelineState.PARTIAL, {2})
+    retry(world.repo, export.id, by="ada")
+    assert look(world.repo, root).state is PipelineState.QUEUED
+    run_next(world)
+    run_next(world)
+    assert look(world.repo, root).state is PipelineState.SUCCEEDED
+
+
+def test_a_root_that_is_retried_launches_its_steps_then(world: World) -> None:
+    root = submitted(world)
+    run_next(world, Verdict.FAILED)
+    retry(world.repo, root, by="ada")
+    run_next(world)
+    assert step(world, root, 1).state is State.QUEUED
+
+
+def test_a_cancelled_pipeline_starts_nothing_more(world: World) -> None:
+    root = submitted(world)
+    run_next(world)
+    (answer,) = cancel_pipeline(world.repo, root, by="ada")
+    assert (answer.record.id, answer.record.state) == (step_id(world, root, 1), State.CANCELLED)
+    assert world.names(keys.READY) == []
+    assert look(world.repo, root).state is PipelineState.PARTIAL
+
+
+def test_a_cancelled_root_is_a_stopped_pipeline(world: World) -> None:
+    root = submitted(world)
+    cancel(world.repo, root, by="ada")
+    assert look(world.repo, root).state is PipelineState.STOPPED
+    assert cancel_pipeline(world.repo, root, by="ada") == []
+
+
+def step_id(world: World, root: str, number: int) -> str:
+    run = world.repo.find_run(pipelines.step_run_id(root, number))
+    assert run is not None
+    return run.value.base_id
+
+
+def test_a_rerun_of_a_step_is_that_job_alone(world: World) -> None:
+    """R207"""
+    root = submitted(world)
+    run_next(world)
+    export = run_next(world)
+    again = rerun(world.repo, export.id, run_id=None, submitter="ada")
+    spec = world.find(again.base_id).record.spec
+    assert (spec.command, spec.step_of, spec.then) == ("./export", None, [])
+    assert step(world, root, 2).state is State.QUEUED
+
+
+def test_a_root_whose_steps_live_is_not_deleted(world: World) -> None:
+    root = submitted(world)
+    run_next(world)
+    with pytest.raises(Refused, match="export") as refused:
+        delete(world.repo, root, by="ada")
+    assert refused.value.code == "still_live"
+    cancel_pipeline(world.repo, root, by="ada")
+    delete(world.repo, root, by="ada")
+
+
+def test_a_step_starts_from_the_roots_policy(world: World) -> None:
+    """Where nothing was saved there is none to start from."""
+    root = submitted(world, type=JobType.TRAIN)
+    run_next(world)
+    assert step(world, root, 1).spec.start_from is None
+
+
+def test_a_job_by_itself_is_no_pipeline(world: World) -> None:
+    with pytest.raises(Refused, match="no part of a pipeline"):
+        look(world.repo, world.submit())
