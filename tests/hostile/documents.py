@@ -22,6 +22,7 @@ from stado.core.records import (
     ClaimCell,
     EndCell,
     Ending,
+    Heartbeat,
     Holder,
     LateResult,
     LogIndex,
@@ -36,7 +37,7 @@ from stado.core.records import (
     leads_on,
 )
 from stado.core.spec import Request, Spec
-from stado.core.states import State
+from stado.core.states import State, Verdict
 
 KINDS: list[type[Document]] = [
     kind
@@ -138,7 +139,12 @@ def job_records(draw: st.DrawFn, state: State | None = None) -> Record:
     ending = draw(parts(Ending)) if state.at_rest else record.ending
     retries = draw(st.integers(0, record.epoch - 1))
     return record.evolve(
-        id=draw(job_ids), state=state, holder=holder, ending=ending, manual_retries=retries
+        id=draw(job_ids),
+        state=state,
+        holder=holder,
+        ending=ending,
+        manual_retries=retries,
+        due_ms=record.due_ms if state is State.QUEUED else None,
     )
 
 
@@ -152,8 +158,17 @@ def claim_cells(draw: st.DrawFn) -> ClaimCell:
 @st.composite
 def end_cells(draw: st.DrawFn) -> EndCell:
     cell: EndCell = draw(parts(EndCell))
-    state = cell.ending.verdict.state or State.RUNNING
-    return cell.evolve(record=draw(job_records(state)).evolve(ending=cell.ending))
+    ending = cell.ending
+    retry_at = draw(instants) if ending.verdict is Verdict.RETRYING else None
+    ending = ending.evolve(retry_at=retry_at)
+    record = draw(job_records(ending.verdict.state or State.RUNNING))
+    return cell.evolve(record=record.evolve(ending=ending), ending=ending)
+
+
+@st.composite
+def heartbeats(draw: st.DrawFn) -> Heartbeat:
+    beat: Heartbeat = draw(parts(Heartbeat))
+    return beat.evolve(live=draw(st.none() | st.just("http://10.0.0.7:6006/")))
 
 
 @st.composite
@@ -257,6 +272,7 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     Record: job_records,
     ClaimCell: claim_cells,
     EndCell: end_cells,
+    Heartbeat: heartbeats,
     OpenCell: open_cells,
     RunRecord: run_records,
     Manifest: manifests,

@@ -43,7 +43,7 @@ def step(world: World, root: str, number: int) -> Record:
 
 
 def test_each_step_is_queued_once_the_one_before_has_completed(world: World) -> None:
-    """R9, R57, T1: ordinary jobs, in the name of who submitted the root."""
+    """R9, R57, R60: ordinary jobs, in the name of who submitted the root."""
     root = submitted(world, priority=5)
     run_next(world)
     export = step(world, root, 1)

@@ -128,7 +128,7 @@ def test_a_policy_costs_a_listing_a_read_and_a_write(world: World, tmp_path: Pat
     counting = CountingStore(world.store, world.tasks)
     end(world.repo_over(counting), claimed)
     counts = counting.snapshot()
-    assert (counts.writes, counts.reads, counts.deletes, counts.lists) == (3, 1, 1, 1)
+    assert (counts.writes, counts.reads, counts.deletes, counts.lists) == (3, 2, 1, 1)
 
 
 def test_a_job_of_another_type_makes_none_and_pays_for_none(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_job_of_another_type_makes_none_and_pays_for_none(world: World) -> Non
         counting = CountingStore(world.store, world.tasks)
         end(world.repo_over(counting), claimed)
         counts = counting.snapshot()
-        assert (counts.writes, counts.reads, counts.deletes, counts.lists) == (2, 0, 1, 0)
+        assert (counts.writes, counts.reads, counts.deletes, counts.lists) == (2, 1, 1, 0)
         assert find_seal(world.repo, job) is None
 
 

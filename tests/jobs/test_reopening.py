@@ -245,7 +245,7 @@ def test_a_cancel_of_a_paused_job_makes_the_requests_of_the_protocol(world: Worl
     asked = counting.snapshot()
     finding_it = 3
     assert (asked.writes, asked.deletes) == (4, 2)
-    assert asked.of() == 4 + 2 + 6 + finding_it
+    assert asked.of() == 4 + 2 + 7 + finding_it
 
 
 def test_who_looks_goes_on_for_an_opener_that_died(world: World) -> None:
