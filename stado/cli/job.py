@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING
 
 import click
@@ -17,13 +18,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("job", metavar="ID")
+@click.option(
+    "--section",
+    "sections",
+    callback=options.sections,
+    metavar="NAME[,NAME…]",
+    help=f"Instead of the story: {', '.join(options.SECTIONS)}.",
+)
 @json_option
 @target_options
-def show(*, job: str, as_json: bool, target: Target) -> None:
+def show(*, job: str, sections: tuple[str, ...], as_json: bool, target: Target) -> None:
     """Tell the story of a job: its epochs, who held them, how each ended.
 
     ID is a job id, a part of one, a run id, or `last`.
     """
+    if sections:
+        _show_sections(target, job, sections, as_json=as_json)
+        return
     from stado.cli import render
     from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
@@ -39,6 +50,26 @@ def show(*, job: str, as_json: bool, target: Target) -> None:
             return
         for line in story_lines(told, wait, repo.now()):
             render.print_wrapped(line, indent=LABEL_WIDTH)
+
+
+def _show_sections(target: Target, job: str, sections: tuple[str, ...], *, as_json: bool) -> None:
+    if as_json and "logs" in sections:
+        raise click.UsageError("A log is bytes and has no JSON: leave out --json, or the logs.")
+    from stado.cli import render
+    from stado.cli.sections import print_section, section_fields
+    from stado.cli.selectors import select_even_deleted, select_job
+
+    select = select_even_deleted if sections == ("events",) else select_job
+    with opened_repository(target) as repo:
+        job_id = select(repo, job, user=user_name(), command="stado job show")
+        if as_json:
+            fields = [section_fields(repo, job_id, name) for name in sections]
+            render.print_json({"job_id": job_id, **ChainMap(*fields)})
+            return
+        for name in sections:
+            if len(sections) > 1:
+                render.print_line(f"--- {name}")
+            print_section(repo, job_id, name)
 
 
 @click.command()

@@ -258,6 +258,22 @@ def _parse_instant(text: str) -> datetime | None:
         return None
 
 
+SECTIONS = ("events", "logs", "system", "diagnostics")
+"""What `stado job show` can show instead of a job's story."""
+
+
+def sections(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Names with commas between them; each once, in the order in which they were typed."""
+    if value is None:
+        return ()
+    names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",")))
+    for name in names:
+        if name not in SECTIONS:
+            known = ", ".join(SECTIONS)
+            raise click.BadParameter(f"there is no section {name!r}: {known}.", ctx, param)
+    return names
+
+
 def listed(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command that lists jobs `--state` and `--limit`."""
     of_states = click.option(

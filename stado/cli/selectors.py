@@ -80,6 +80,14 @@ def select_job(repo: Repository, text: str, *, user: str, command: str) -> str:
     return selection.job_ids[0]
 
 
+def select_even_deleted(repo: Repository, text: str, *, user: str, command: str) -> str:
+    """As `select_job`; a job that was deleted is found by its whole id."""
+    typed = text.strip().lower()
+    if ids.is_job_id(typed) and was_deleted(repo, typed):
+        return typed
+    return select_job(repo, text, user=user, command=command)
+
+
 def named_or_newest(repo: Repository, text: str | None, *, user: str, command: str) -> str:
     """As `select_job`; where nothing was typed the user's newest job, which is told first."""
     from stado.cli import render

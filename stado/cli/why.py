@@ -31,14 +31,16 @@ def why(*, job: str, as_json: bool, target: Target) -> None:
     from stado.cli.selectors import select_job
 
     with opened_repository(target) as repo:
-        record, seen = _look(repo, select_job(repo, job, user=user_name(), command="stado job why"))
+        record, seen = explained(
+            repo, select_job(repo, job, user=user_name(), command="stado job why")
+        )
         if as_json:
             print_json(explanation_fields(record, seen, repo.now()))
         else:
             print_explanation(record, seen, repo.now())
 
 
-def _look(repo: Repository, job_id: str) -> tuple[Record, Explanation | Life | None]:
+def explained(repo: Repository, job_id: str) -> tuple[Record, Explanation | Life | None]:
     """The job, and what there is to know of its wait or of its run. One that moved while we
     looked is looked at again: a queued job must have a place in the queue."""
     from stado.core.states import State

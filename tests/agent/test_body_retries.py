@@ -47,7 +47,7 @@ SUCCEEDS = Script(seconds=20)
 
 
 def test_a_command_that_failed_is_run_again_and_succeeds(tmp_path: Path) -> None:
-    """R75: one epoch, one claim, one start."""
+    """R75, T10: one epoch, one claim, one start."""
     scene = scene_of(tmp_path, FAILS, FAILS, SUCCEEDS)
     scene.run(scene.claim())
     assert scene.commands == ["train", "train", "train"]

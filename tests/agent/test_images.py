@@ -113,7 +113,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_an_image_that_cannot_be_had_fails_the_job_in_the_engines_words(scene: Scene) -> None:
-    """R7: it is no start, and what was said is in the job's log."""
+    """R7, T9: it is no start, and what was said is in the job's log."""
     words = b"Error response from daemon: manifest for lab/train:1 not found\n"
     scene.script(Script(seconds=2, exit_code=1, last_log=words), IMAGE)
     scene.run(scene.claim())
@@ -177,7 +177,7 @@ def test_a_cancel_ends_a_pull(scene: Scene) -> None:
 
 
 def test_a_pull_that_takes_long_is_told(scene: Scene) -> None:
-    """R7: the job is being prepared, and its beats say with what."""
+    """R7, T7: the job is being prepared, and its beats say with what."""
     seen: list[tuple[Phase, str | None]] = []
 
     def look() -> None:

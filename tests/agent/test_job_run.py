@@ -137,6 +137,7 @@ def check_rules(scene: Scene, epoch: int, started_elsewhere: list[int]) -> None:
 
 
 def test_a_job_is_run_verified_published_and_ended(tmp_path: Path) -> None:
+    """T11"""
     scene = scene_of(tmp_path)
     assert scene.run(scene.claim()).exit_code == 0
     assert scene.commands == ["train", "check"]
@@ -560,7 +561,7 @@ def test_a_cancel_gives_up_all_that_cannot_be_delivered(tmp_path: Path, phase: s
 def test_a_command_that_ends_by_itself_before_it_is_stopped_keeps_its_outcome(
     tmp_path: Path,
 ) -> None:
-    """The cancel was asked for, and is heard when the command has just ended."""
+    """T20: the cancel was asked for, and is heard when the command has just ended."""
     scene = scene_of(tmp_path, Spec(command=""))
     scene.script(Script(seconds=BEAT + 0.05))
     claimed = scene.claim()
@@ -586,6 +587,7 @@ def test_what_a_cancelled_job_leaves_waits_for_the_store(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_cancelled_job_is_stopped_and_leaves_what_it_has(tmp_path: Path, deaf: bool) -> None:
+    """T18"""
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=500, files=FILES, deaf=deaf))
     claimed = scene.claim()
@@ -631,6 +633,7 @@ def test_a_command_that_cannot_be_started_has_failed_without_a_start(tmp_path: P
 
 
 def test_a_job_whose_verification_fails_has_failed(tmp_path: Path) -> None:
+    """T12"""
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=5, exit_code=7), "check")
     scene.run(scene.claim())
@@ -790,7 +793,7 @@ def test_a_pulse_that_ends_by_an_unforeseen_error_ends_its_supervisor(
 
 
 def test_a_command_above_its_memory_fails_for_that(tmp_path: Path) -> None:
-    """R82: by what the kernel says, not by the exit code alone; all of it is ended."""
+    """R82, T12: by what the kernel says, not by the exit code alone; all of it is ended."""
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=1000, files=FILES))
     claimed = scene.claim()

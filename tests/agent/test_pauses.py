@@ -27,7 +27,7 @@ def ask_pause(scene: Scene) -> None:
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_paused_job_is_stopped_and_what_it_has_is_saved(tmp_path: Path, deaf: bool) -> None:
-    """R46, R48"""
+    """R46, R48, T21"""
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=500, files=FILES, deaf=deaf))
     claimed = scene.claim()

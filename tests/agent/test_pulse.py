@@ -55,7 +55,7 @@ def test_a_beat_that_took_half_a_lease_lets_nothing_start(world: World) -> None:
 
 
 def test_a_beat_says_that_the_command_is_about_to_start(world: World) -> None:
-    """R186: what may have run is counted as a start."""
+    """R186, T8: what may have run is counted as a start."""
     pulse = _pulse(world)
     pulse.phase = Phase.RUNNING
     pulse.started_at = world.repo.now()

@@ -37,7 +37,7 @@ def run_next(scene: Scene) -> None:
 
 
 def test_a_job_that_fails_is_tried_again_until_its_tries_are_used_up(tmp_path: Path) -> None:
-    """R18, R20, R21: one job, three epochs; the last failure is the end."""
+    """R18, R20, R21, T13: one job, three epochs; the last failure is the end."""
     scene = scene_of(tmp_path)
     scene.run(scene.claim())
     assert scene.world.states(scene.job) == {State.QUEUED}

@@ -12,8 +12,8 @@ import pytest
 
 from tests.architecture.source import REPOSITORY
 
-_NUMBER = re.compile(r"\b(?:R\d{1,3}|A\d{2})\b")
-_ROW = re.compile(r"^\| ((?:R\d{1,3}|A\d{2})) \|(.*)\|$", re.MULTILINE)
+_NUMBER = re.compile(r"\b(?:R\d{1,3}|A\d{2}|T\d{1,2})\b")
+_ROW = re.compile(r"^\| (R\d{1,3}|A\d{2}|T\d{1,2}) \|(.*)\|$", re.MULTILINE)
 _FILE = re.compile(r"`(tests/[\w/]+\.py)`")
 _TEST = re.compile(r"(tests/[\w/]+\.py::\w+)")
 

@@ -26,7 +26,7 @@ def send_cancel(world: World, job: str) -> Stopping:
 
 
 def test_a_queued_job_is_cancelled_at_once(world: World) -> None:
-    """R86"""
+    """R86, T17"""
     job = world.submit()
     answer = send_cancel(world, job)
     assert answer.stopped_now
@@ -238,7 +238,7 @@ def in_state(world: World, state: State) -> str:
 def test_any_job_is_run_again_under_a_new_id_and_stays_as_it_was(
     world: World, state: State
 ) -> None:
-    """R207"""
+    """R207, T30"""
     job = in_state(world, state)
     before = world.record(state, job)
     world.clock.sleep(60)

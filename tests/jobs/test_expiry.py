@@ -135,7 +135,7 @@ def test_a_rerun_has_all_of_its_time_and_the_same_deadline(world: World) -> None
 
 
 def test_a_silent_holder_whose_time_is_up_is_not_queued_again(world: World) -> None:
-    """R95: the backstop; a hung job cannot run for ever, whatever became of its supervisor."""
+    """R95, T15: the backstop; a hung job cannot run for ever, whatever became of its supervisor."""
     job = limited(world, seconds=10)
     claimed = world.start()
     report = world.lose(Reaper(world.repo, by="coordinator"))

@@ -48,7 +48,7 @@ def code_of(error: pytest.ExceptionInfo[Refused]) -> str:
 
 
 def test_a_queued_job_is_paused_at_once(world: World) -> None:
-    """R46, R48"""
+    """R46, R48, T22"""
     job = world.submit()
     answer = pause(world.repo, job, by="ada", note="the cluster is needed")
     assert answer.stopped_now
@@ -126,7 +126,7 @@ def test_an_unfinished_pause_is_finished_by_who_looks(world: World) -> None:
 
 
 def test_a_paused_job_is_queued_as_of_now(world: World) -> None:
-    """R49"""
+    """R49, T23"""
     job = paused(world)
     before = world.record(State.PAUSED, job)
     world.clock.sleep(60)
@@ -152,6 +152,7 @@ def test_only_what_is_paused_is_resumed(world: World) -> None:
 
 
 def test_a_paused_job_is_cancelled_without_being_queued(world: World) -> None:
+    """T24"""
     job = paused(world)
     answer = cancel(world.repo, job, by="bea", note="not needed")
     assert answer.stopped_now
@@ -173,7 +174,7 @@ def test_a_paused_job_is_cancelled_without_being_queued(world: World) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT])
 def test_what_has_ended_badly_is_retried_under_its_own_id(world: World, verdict: Verdict) -> None:
-    """R50, R66: what has ended stays readable."""
+    """R50, R66, T29: what has ended stays readable."""
     job = ended(world, verdict)
     before = world.record(State(verdict.value), job)
     world.clock.sleep(30)
@@ -207,7 +208,7 @@ def test_a_retry_forgets_the_losses_before_it(world: World) -> None:
     ],
 )
 def test_what_is_not_retried_says_why(world: World, code: str, make: object) -> None:
-    """R50, R66"""
+    """R50, R66, T32"""
     job = make(world)  # type: ignore[operator]
     before = world.states(job)
     with pytest.raises(Refused, match=job) as error:
@@ -260,7 +261,7 @@ def test_who_looks_goes_on_for_an_opener_that_died(world: World) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.COMPLETED, Verdict.FAILED, Verdict.CANCELLED])
 def test_what_has_ended_is_deleted(world: World, verdict: Verdict) -> None:
-    """Its cells and the last sign of its life stay."""
+    """T31: its cells and the last sign of its life stay."""
     job = world.submit()
     world.end(world.start(), verdict)
     world.store.put(keys.log_segment(job, 1, 0), b"line\n")

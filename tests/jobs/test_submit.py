@@ -28,7 +28,7 @@ def send(repo: Repository, request: Request = SINGLE) -> Submission:
 
 
 def test_a_job_enters_the_queue_with_its_index_entry_and_its_user(world: World) -> None:
-    """R131"""
+    """R131, T1"""
     sent = send(world.repo)
     assert sent.created
     assert sent.job_ids == [sent.base_id]

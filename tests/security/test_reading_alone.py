@@ -8,6 +8,7 @@ from stado.core import keys
 from stado.core.states import State
 from stado.errors import Denied
 from stado.jobs.changes import cancel
+from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado.jobs.status import matching, near_matches, newest, states_of, story
@@ -58,6 +59,7 @@ def test_lists_and_stories_are_read_at_every_step_of_a_mover(move: Move) -> None
         (row,) = newest(repo, limit=10).rows
         assert row.problem is None
         assert row.record is not None
+        assert events_of(repo, job).events
         assert [one.job_id for one in matching(repo, job, limit=10).rows] == [job]
         assert near_matches(repo, job[2:9], limit=10).job_ids == [job]
         assert job in states_of(repo, job)
