@@ -122,17 +122,12 @@ def parse(arguments: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 
 def train(name: str, values: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
-    from sklearn.datasets import load_digits
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import accuracy_score, f1_score
-    from sklearn.model_selection import train_test_split
 
     # A classifier that was given few iterations on purpose need not say so.
     warnings.simplefilter("ignore", ConvergenceWarning)
-    images, digits = load_digits(return_X_y=True)
-    train_images, test_images, train_digits, test_digits = train_test_split(
-        images, digits, test_size=HELD_OUT, random_state=SEED, stratify=digits
-    )
+    train_images, test_images, train_digits, test_digits = split_digits()
     classifier = MODELS[name].build(_as_classifier_wants(values))
     began = time.perf_counter()
     classifier.fit(train_images, train_digits)
@@ -143,6 +138,20 @@ def train(name: str, values: Mapping[str, Any]) -> tuple[Any, dict[str, float]]:
         "f1_macro": float(f1_score(test_digits, found, average="macro")),
         "fit_seconds": round(seconds, 4),
     }
+
+
+def held_out_digits() -> tuple[Any, Any]:
+    """Images that no training sees, and which digits they show."""
+    _, images, _, digits = split_digits()
+    return images, digits
+
+
+def split_digits() -> Any:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    images, digits = load_digits(return_X_y=True)
+    return train_test_split(images, digits, test_size=HELD_OUT, random_state=SEED, stratify=digits)
 
 
 def write(folder: Path, classifier: Any, metrics: Mapping[str, Any]) -> None:

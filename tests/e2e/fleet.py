@@ -258,10 +258,11 @@ def wait_for(
     condition: Callable[[], object],
     *,
     seconds: float = 30,
+    every_seconds: float = _POLL_SECONDS,
     what: Callable[[], str] = lambda: "the condition did not come true",
 ) -> None:
     """Returns as soon as the condition holds; fails when the time is over."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"after {seconds} s {what()}"
-        time.sleep(_POLL_SECONDS)
+        time.sleep(every_seconds)
