@@ -178,14 +178,22 @@ def test_an_unknown_job_is_refused(stado: Program, world: World) -> None:
     assert "there is no job 'nope'" in stado.refused("cancel", "nope")
 
 
-def test_what_keeps_a_worker_from_stopping_is_told_and_the_job_is_not_cancelled(
-    stado: Program, world: World
+@pytest.mark.parametrize(
+    ("command", "verdict", "reason"),
+    [
+        (("cancel",), Verdict.CANCELLED, Reason.CANCELLED),
+        (("job", "pause"), Verdict.PAUSED, Reason.PAUSED_BY_USER),
+    ],
+    ids=["cancel", "pause"],
+)
+def test_what_keeps_a_worker_from_stopping_is_told_and_the_job_is_not_stopped(
+    stado: Program, world: World, command: tuple[str, ...], verdict: Verdict, reason: Reason
 ) -> None:
-    """A24: never `cancelled` while a process lives."""
+    """A24: never `cancelled`, nor `paused`, while a process lives."""
     job_id = submit(stado, "x")
     claimed = world.claim(job_id)
     signs = LifeSigns(world.repo, claimed.record)
-    process = stado.start("cancel", job_id)
+    process = stado.start(*command, job_id)
     assert process.stderr is not None
     process.stderr.readline()
     for number in (7, 8):
@@ -194,10 +202,10 @@ def test_what_keeps_a_worker_from_stopping_is_told_and_the_job_is_not_cancelled(
         line = process.stderr.readline().decode()
         assert line == f"stado: job {job_id} is not stopped yet: {trouble}\n"
         assert process.poll() is None
-        assert world.repo.find_record(State.CANCELLED, job_id) is None
-    world.end(claimed, Verdict.CANCELLED, reason=Reason.CANCELLED)
+        assert world.repo.find_record(State(verdict), job_id) is None
+    world.end(claimed, verdict, reason=reason)
     ((code, out, err),) = run_each([process])
-    assert (code, out.decode()) == (0, f"{job_id}  cancelled\n")
+    assert (code, out.decode()) == (0, f"{job_id}  {verdict}\n")
     assert "still lives" not in err.decode()
 
 

@@ -7,13 +7,14 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from stado.core.states import Reason, State, Verdict
-from stado.jobs.changes import cancel
+from stado.jobs.changes import cancel, pause
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import wait_for
 from tests.system.commands import stuck
@@ -43,9 +44,15 @@ def _living(marker: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("last", ["sleep 300", "wait; sleep 300"])
-def test_children_that_left_group_and_session_do_not_survive_a_cancel(
-    make_fleet: MakeFleet, tmp_path: Path, last: str
+@pytest.mark.parametrize(
+    ("last", "ask", "state"),
+    [
+        ("sleep 300", cancel, State.CANCELLED),
+        ("wait; sleep 300", pause, State.PAUSED),
+    ],
+)
+def test_children_that_left_group_and_session_do_not_survive_a_cancel_or_a_pause(
+    make_fleet: MakeFleet, tmp_path: Path, last: str, ask: Callable[..., object], state: State
 ) -> None:
     """A21, A22, R205: one by setsid, one by a double fork, one in the group, all deaf to TERM."""
     fleet = make_fleet()
@@ -55,8 +62,8 @@ def test_children_that_left_group_and_session_do_not_survive_a_cancel(
     submission = fleet.submit(f"{sys.executable} {script} {trace}; {last}")
     (job_id,) = submission.job_ids
     wait_for(lambda: trace.exists() and len(_living(str(trace))) == 3)
-    cancel(fleet.repo, job_id, by="ada")
-    assert fleet.wait_at_rest(submission) == {job_id: State.CANCELLED}
+    ask(fleet.repo, job_id, by="ada")
+    assert fleet.wait_at_rest(submission) == {job_id: state}
     assert _living(str(trace)) == []
 
 

@@ -38,12 +38,12 @@ class Scene:
         fleet.agent("cut")
         fleet.reach_store_by(fleet.settings)
 
-    def submit(self, *, max_lease_losses: int | None = None) -> Submission:
+    def submit(self, **stated: int) -> Submission:
         """A job that says which epoch it is, and waits for the gate."""
         submission = self.fleet.submit(
             f"echo $STADO_EPOCH | tee -a {self.trace} > $STADO_OUTPUT_DIR/who; "
             f"echo begun; while [ ! -e {self.gate} ]; do sleep 0.1; done",
-            spec=SMALL.evolve(max_lease_losses=max_lease_losses),
+            spec=SMALL.evolve(**stated),
         )
         wait_for(lambda: self.trace.exists() and self.trace.read_text())
         return submission
@@ -65,8 +65,8 @@ def scene(proxy: Proxy, make_fleet: MakeFleet, tmp_path: Path) -> Scene:
 def test_a_job_that_may_not_be_lost_fails_and_what_its_worker_says_later_is_kept(
     scene: Scene,
 ) -> None:
-    """A12: no second execution, before or after it is heard again."""
-    submission = scene.submit(max_lease_losses=0)
+    """A12: no second execution, before or after it is heard again, though it may be tried again."""
+    submission = scene.submit(max_lease_losses=0, retries=3)
     (job_id,) = submission.job_ids
     leader = scene.fleet.started("cut", job_id).leader
     scene.cut_off_until_judged(job_id)

@@ -112,12 +112,14 @@ while True:
 def test_the_last_lines_before_a_job_is_ended_for_its_memory_are_kept(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """A49, R82: whoever ends it, the kernel or the watchdog."""
+    """A49, R82: whoever ends it, the kernel or the watchdog. It is not tried again, though it asks
+    for that: the deployment has not said so."""
     fleet = make_fleet()
     fleet.agent("one")
     script = tmp_path / "exceed.py"
     script.write_text(EXCEED)
-    spec = Spec(command="", cpu=0.1, memory_gb=0.125)
+    again = [Reason.JOB_FAILED, Reason.MEMORY_LIMIT_EXCEEDED]
+    spec = Spec(command="", cpu=0.1, memory_gb=0.125, retries=1, retry_on=again)
     submission = fleet.submit(f"{sys.executable} {script}", spec=spec)
     (job_id,) = submission.job_ids
     assert fleet.wait_at_rest(submission) == {job_id: State.FAILED}
