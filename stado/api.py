@@ -25,6 +25,7 @@ from stado.core.pipelines import parse_step
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.states import State
+from stado.core.tags import tag_list
 from stado.errors import (
     Conflict,
     JobCancelled,
@@ -87,6 +88,7 @@ class JobOptions(TypedDict, total=False):
     secret_env: Mapping[str, str]
     expect_output: Sequence[str]
     output_uri: str | None
+    tag: Sequence[str]
     type: str
     require_checkpoint: bool
     start_from: str | None
@@ -112,6 +114,7 @@ _FIELDS: Mapping[str, str] = {
     "env": "environment",
     "secret_env": "secrets",
     "expect_output": "expected_outputs",
+    "tag": "tags",
     "start_from": "start_from_ref",
     "input_artifact": "input_artifacts",
     "after": "after_refs",
@@ -372,6 +375,8 @@ def _read(name: str, value: Any) -> Any:
         return [parse_step(f"{step}={command}") for step, command in value.items()]
     if name == "after":
         return tuple(_texts(name, value))
+    if name == "tag":
+        return tag_list(_texts(name, value))
     if name in ("expect_output", "retry_on"):
         return _texts(name, value)
     if isinstance(value, os.PathLike):

@@ -166,11 +166,11 @@ def _agents_throttling(sights: Sequence[AgentSight]) -> Iterator[Finding]:
 def _work_findings(repo: Repository) -> Iterator[Finding]:
     from stado.core.states import State
     from stado.jobs.health import agents, find_coordinator
-    from stado.jobs.status import newest
+    from stado.jobs.listings import Wanted, newest
 
     yield from _record_findings(repo)
     sights = agents(repo)
-    running = newest(repo, limit=_READ_EACH_MAX, states=(State.RUNNING,)).rows
+    running = newest(repo, limit=_READ_EACH_MAX, wanted=Wanted(states=(State.RUNNING,))).rows
     yield from _agent_findings(sights, running, repo.now())
     yield from _host_clock_findings(sights)
     yield from _agents_throttling(sights)

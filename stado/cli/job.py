@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job", metavar="ID")
+@click.argument("job", metavar="[ID]", required=False)
 @click.option(
     "--section",
     "sections",
@@ -27,28 +27,33 @@ if TYPE_CHECKING:
 )
 @json_option
 @target_options
-def show(*, job: str, sections: tuple[str, ...], as_json: bool, target: Target) -> None:
-    """Tell the story of a job: its epochs, who held them, how each ended.
+def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: Target) -> None:
+    """Tell the story of a job: its epochs, who held them, how each ended. `stado job status`
+    is the same.
 
-    ID is a job id, a part of one, a run id, or `last`.
+    ID is a job id, a part of one, a run id, or `last`. Without it your newest job is meant, and
+    named first.
     """
     if sections:
-        _show_sections(target, job, sections, as_json=as_json)
+        _show_sections(target, job or "last", sections, as_json=as_json)
         return
     from stado.cli import render
+    from stado.cli.selectors import named_or_newest
     from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
+    from stado.jobs.changes import retryable
     from stado.jobs.status import story
     from stado.jobs.waiting import why_queued
 
     with opened_repository(target) as repo:
-        told = story(repo, _selected(repo, job, "stado job show"))
+        told = story(repo, named_or_newest(repo, job, user=user_name(), command="stado job show"))
         queued = told.record.state is State.QUEUED
         wait = why_queued(repo, told.record.spec, told.record.id) if queued else None
+        again = retryable(repo, told.record)
         if as_json:
-            render.print_json(story_fields(told, wait))
+            render.print_json(story_fields(told, wait, again))
             return
-        for line in story_lines(told, wait, repo.now()):
+        for line in story_lines(told, wait, again, repo.now()):
             render.print_wrapped(line, indent=LABEL_WIDTH)
 
 

@@ -208,6 +208,14 @@ _TAKEN_ALONG = (
 
 _CHECKPOINTS = (
     click.option(
+        "--tag",
+        "tags",
+        callback=options.tags,
+        multiple=True,
+        metavar="TAG",
+        help="A word to find the job by (repeatable): small letters, digits and . _ -",
+    ),
+    click.option(
         "--type",
         callback=options.job_type,
         default="job",

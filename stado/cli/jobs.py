@@ -7,79 +7,96 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stado.cli import options
-from stado.cli.context import json_option, opened_repository, user_name
+from stado.cli.context import opened_repository, user_name
+from stado.cli.list_options import ListAsked, extent_notes, list_options, stopped_short_note
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from stado.core.states import State
+    from stado.cli.screen import Frame
+    from stado.jobs.listings import Listing
     from stado.jobs.repository import Repository
-    from stado.jobs.status import Listing
-
-_ALL_MAX = 10_000
-"""What `--all` lists: a history has no end."""
 
 
 @click.command()
 @click.option("--org", is_flag=True, help="Everybody's jobs, not yours alone.")
-@options.listed
-@click.option("--all", "show_all", is_flag=True, help=f"Up to {_ALL_MAX:,} of them.")
-@json_option
+@list_options
 @target_options
-def jobs(
-    *,
-    org: bool,
-    states: Collection[State],
-    limit: int,
-    show_all: bool,
-    as_json: bool,
-    target: Target,
-) -> None:
-    """List the jobs that you submitted, the newest first.
+def jobs(*, org: bool, asked: ListAsked, target: Target) -> None:
+    """List the jobs that you submitted, the newest first; a pipeline is one row.
 
-    TYPE and POLICY are there when some job has one: a policy that it made, or the checkpoint that
-    it started from. `stado status` shows what everybody's jobs and the hosts are up to.
+    TYPE, STEPS, POLICY, REASON and others are there when some job has one. Jobs that are looked
+    for (--status, --type, --tag) have a row each, steps too. `stado status` shows what everybody's
+    jobs and the hosts are up to.
 
     \b
       stado jobs
-      stado jobs --state failed --all
+      stado jobs --status failed --all
       stado jobs --org --json
     """
     from stado.cli import render, views
 
     with opened_repository(target) as repo:
-        listing = _listing(repo, org=org, limit=_ALL_MAX if show_all else limit, states=states)
-        if as_json:
-            render.print_json(views.listing_fields(listing, {}))
-            return
-        if listing.rows:
-            columns, cells = views.listing_table(listing, {}, repo.now())
-            for line in render.clean_table_lines(columns, cells):
+        if asked.watch:
+            from stado.cli.screen import redraw
+
+            redraw(lambda: _frame(repo, _listing(repo, asked, org=org), asked, org=org), repo.clock)
+        listing = _listing(repo, asked, org=org)
+        if asked.as_json:
+            render.print_json(views.listing_fields(listing, {}, repo.now()))
+            notes = extent_notes(listing, asked)
+        else:
+            for line in _table(repo, listing, asked):
                 render.print_styled(line)
-        for note in _notes(listing, org=org, show_all=show_all):
+            notes = _notes(listing, asked, org=org)
+        for note in notes:
             render.tell(note)
 
 
-def _listing(repo: Repository, *, org: bool, limit: int, states: Collection[State]) -> Listing:
+def _listing(repo: Repository, asked: ListAsked, *, org: bool) -> Listing:
+    from stado.jobs.listings import newest, of_submissions
     from stado.jobs.ownership import bases_of
-    from stado.jobs.status import newest, of_submissions
 
+    limit, wanted, rolled = asked.rows_max, asked.wanted, asked.rolled
     if org:
-        return newest(repo, limit=limit, states=states)
-    return of_submissions(repo, bases_of(repo, user_name()), limit=limit, states=states)
+        return newest(repo, limit=limit, wanted=wanted, rolled=rolled)
+    bases = bases_of(repo, user_name())
+    return of_submissions(repo, bases, limit=limit, wanted=wanted, rolled=rolled)
 
 
-def _notes(listing: Listing, *, org: bool, show_all: bool) -> Iterator[str]:
+def _frame(repo: Repository, listing: Listing, asked: ListAsked, *, org: bool) -> Frame:
+    from stado.cli.render import wrapped
+    from stado.cli.screen import Frame
+
+    notes = [line for note in _notes(listing, asked, org=org) for line in wrapped(note)]
+    return Frame(_table(repo, listing, asked), notes)
+
+
+def _table(repo: Repository, listing: Listing, asked: ListAsked) -> list[str]:
+    from stado.cli import render, views
+
+    if not listing.rows:
+        return []
+    columns, cells = views.listing_table(listing, {}, repo.now(), steps=asked.steps)
+    return render.clean_table_lines(columns, cells)
+
+
+def _notes(listing: Listing, asked: ListAsked, *, org: bool) -> Iterator[str]:
     from stado.cli import views
 
     if not listing.rows:
-        yield "there are no such jobs" + ("" if org else " of yours: `--org` lists everybody's")
+        yield _nothing(asked, org=org)
     for row in listing.rows:
         if row.problem:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
-    if listing.more:
-        further = "" if show_all else " (--limit N, --all)"
-        yield f"there are more: these are the first {len(listing.rows):,}{further}"
+    yield from stopped_short_note(listing, asked)
+    yield from extent_notes(listing, asked)
+
+
+def _nothing(asked: ListAsked, *, org: bool) -> str:
+    others = "" if org else "`--org` lists everybody's"
+    whose = "" if org else " of yours"
+    if asked.filtered:
+        return f"there are no such jobs{whose}" + (f": {others}" if others else "")
+    submit = "`stado submit --run-id NAME COMMAND` queues one"
+    return f"there are no jobs{whose} yet: {submit}" + (f", {others}" if others else "")

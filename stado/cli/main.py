@@ -113,6 +113,7 @@ _JOB = LazyGroup(
     lazy={
         "ls": LazyCommand("stado.cli.jobs", "jobs", "List your jobs: the same as `stado jobs`."),
         "show": LazyCommand("stado.cli.job", "show", "Tell a job's whole story."),
+        "status": LazyCommand("stado.cli.job", "show", "The same as `stado job show`."),
         "why": LazyCommand("stado.cli.why", "why", "Say why a job waits, or what it is doing."),
         "watch": LazyCommand("stado.cli.job", "watch", "Print a job's log; follow it to its end."),
         "logs": LazyCommand("stado.cli.logs", "job_logs", "Follow a job's log to its end."),

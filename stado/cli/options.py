@@ -19,9 +19,6 @@ UNLIMITED = "unlimited"
 _NOTE_MAX = 1024
 """As a record keeps it (`stado.core.records.Line`)."""
 
-_LISTED_DEFAULT = 20
-_LISTED_MAX = 1000
-
 _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 
 _SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
@@ -152,6 +149,19 @@ def job_type(ctx: click.Context, param: click.Parameter, value: str) -> JobType:
         ) from None
 
 
+def job_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[JobType]:
+    return [job_type(ctx, param, value) for value in values]
+
+
+def tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """Raises `Refused`."""
+    if not values:
+        return []
+    from stado.core.tags import tag_list
+
+    return tag_list(_checked_text(ctx, param, value) for value in values)
+
+
 def kind(ctx: click.Context, param: click.Parameter, value: str | None) -> Kind | None:
     """Which of a policy's two saves."""
     from stado.core.states import Kind
@@ -272,26 +282,3 @@ def sections(ctx: click.Context, param: click.Parameter, value: str | None) -> t
             known = ", ".join(SECTIONS)
             raise click.BadParameter(f"there is no section {name!r}: {known}.", ctx, param)
     return names
-
-
-def listed(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command that lists jobs `--state` and `--limit`."""
-    of_states = click.option(
-        "--state",
-        "states",
-        callback=states,
-        multiple=True,
-        shell_complete=known_states,
-        metavar="STATE",
-        help="Only jobs in this state (repeatable): queued, running, paused, completed, failed, "
-        "cancelled, timed_out.",
-    )
-    at_most = click.option(
-        "--limit",
-        type=click.IntRange(1, _LISTED_MAX),
-        default=_LISTED_DEFAULT,
-        show_default=True,
-        metavar="N",
-        help="How many jobs to show.",
-    )
-    return of_states(at_most(command))

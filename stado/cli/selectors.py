@@ -16,9 +16,10 @@ from stado.core.records import RunRecord
 from stado.core.states import State
 from stado.errors import Refused, Unreadable
 from stado.jobs.finding import find_job, was_deleted
-from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_base_of, some_run_ids
+from stado.jobs.listings import newest
+from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_bases_of, some_run_ids
 from stado.jobs.repository import Repository, Stored
-from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, newest, states_of
+from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, states_of
 from stado.jobs.submission import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
 
@@ -133,13 +134,20 @@ def listed(names: Iterable[str], *, count: int = CANDIDATES_MAX) -> str:
 
 
 def _select_last(repo: Repository, user: str) -> Selection:
-    base = newest_base_of(repo, user)
-    if base is None:
-        raise Refused("job_unknown", f"{user} has submitted nothing here yet: `stado submit` does")
-    found = _select_by_id(repo, base)
-    if found is None:
-        raise Refused("job_unknown", f"the jobs of your last submission, {base}, cannot be found")
-    return replace(found, text=LAST)
+    """Steps that were launched meanwhile are not what somebody has submitted."""
+    for base in newest_bases_of(repo, user):
+        found = find_job(repo, base)
+        if found is not None and found.record.spec.step_of is not None:
+            continue
+        selection = (
+            Selection(LAST, [base], batch=False) if found is not None else _select_by_id(repo, base)
+        )
+        if selection is None:
+            raise Refused(
+                "job_unknown", f"the jobs of your last submission, {base}, cannot be found"
+            )
+        return replace(selection, text=LAST)
+    raise Refused("job_unknown", f"{user} has submitted nothing here yet: `stado submit` does")
 
 
 def _select_by_id(repo: Repository, text: str) -> Selection | None:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from stado.cli import options
-from stado.cli.context import json_option, opened_repository, user_name
+from stado.cli.context import opened_repository, user_name
+from stado.cli.list_options import ListAsked, extent_notes, list_options, stopped_short_note
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from stado.cli.screen import Frame
     from stado.cli.selectors import Selection
     from stado.core.states import State
     from stado.errors import Unreadable
     from stado.jobs.health import AgentSight
+    from stado.jobs.listings import Listing
     from stado.jobs.repository import Repository
-    from stado.jobs.status import Listing
     from stado.jobs.waiting import Wait
 
 
@@ -28,8 +28,7 @@ class _Asked(NamedTuple):
     """Which jobs are to be listed."""
 
     filter_text: str | None
-    states: Collection[State]
-    limit: int
+    list: ListAsked
 
 
 class _Look(NamedTuple):
@@ -48,45 +47,32 @@ class _Look(NamedTuple):
 
 @click.command()
 @click.argument("filter_text", metavar="[FILTER]", required=False)
-@options.listed
-@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
-@json_option
+@list_options
 @target_options
-def status(
-    *,
-    filter_text: str | None,
-    states: Collection[State],
-    limit: int,
-    watch: bool,
-    as_json: bool,
-    target: Target,
-) -> None:
+def status(*, filter_text: str | None, asked: ListAsked, target: Target) -> None:
     """List the newest jobs, whoever submitted them, and what the hosts are up to.
 
     FILTER is a part of a job or batch id, a run id, or `last`: your newest submission. TIME is how
-    long a job has been waiting, running, or had run.
+    long a job has been waiting, running, or had run. A pipeline is one row; jobs that are
+    looked for (--status, --type, --tag) have a row each, steps too.
 
     \b
       stado status
       stado status last --watch
-      stado status --state failed --limit 100
+      stado status --status failed --limit 100
     """
-    asked = _Asked(filter_text, states, limit)
-    if watch:
-        from stado.cli.screen import check_screen
-
-        check_screen(as_json=as_json)
+    what = _Asked(filter_text, asked)
     with opened_repository(target) as repo:
-        looker = _Looker(repo, asked)
-        if watch:
+        looker = _Looker(repo, what)
+        if asked.watch:
             from stado.cli.screen import redraw
 
-            redraw(lambda: _frame(repo, looker.look(), asked), repo.clock)
+            redraw(lambda: _frame(repo, looker.look(), what), repo.clock)
         look = looker.look()
-        if as_json:
-            _print_json(look)
+        if asked.as_json:
+            _print_json(repo, look, asked)
         else:
-            _print_text(repo, look, asked)
+            _print_text(repo, look, what)
 
 
 class _Looker:
@@ -120,16 +106,17 @@ def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
 
 
 def _listing(repo: Repository, asked: _Asked, selection: Selection | None) -> Listing:
-    from stado.jobs.status import matching, newest
+    from stado.jobs.listings import matching, newest
 
-    limit, states = asked.limit, asked.states
+    limit, wanted, rolled = asked.list.rows_max, asked.list.wanted, asked.list.rolled
     if selection is not None:
         single = len(selection.job_ids) == 1
         pattern = selection.job_ids[0] if single else selection.base_id
-        return matching(repo, pattern, limit=limit, states=states)
-    if asked.filter_text:
-        return matching(repo, asked.filter_text.lower(), limit=limit, states=states)
-    return newest(repo, limit=limit, states=states)
+    elif asked.filter_text:
+        pattern = asked.filter_text.lower()
+    else:
+        return newest(repo, limit=limit, wanted=wanted, rolled=rolled)
+    return matching(repo, pattern, limit=limit, wanted=wanted, rolled=rolled)
 
 
 def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, State]:
@@ -163,13 +150,13 @@ def _waits(
     }
 
 
-def _print_json(look: _Look) -> None:
+def _print_json(repo: Repository, look: _Look, asked: ListAsked) -> None:
     from collections import Counter
 
     from stado.cli import render, views
     from stado.jobs.status import count_states
 
-    fields = views.listing_fields(look.listing, look.waits)
+    fields = views.listing_fields(look.listing, look.waits, repo.now())
     fields["hosts"] = {
         state.value: count for state, count in Counter(one.state for one in look.hosts).items()
     }
@@ -181,12 +168,14 @@ def _print_json(look: _Look) -> None:
             "states": {state.value: count for state, count in counts.items()},
         }
     render.print_json(fields)
+    for note in extent_notes(look.listing, asked):
+        render.tell(note)
 
 
 def _print_text(repo: Repository, look: _Look, asked: _Asked) -> None:
     from stado.cli import render
 
-    for line in _table(repo, look):
+    for line in _table(repo, look, asked):
         render.print_styled(line)
     for line in _batch_lines(look):
         render.print_line(line)
@@ -199,15 +188,18 @@ def _frame(repo: Repository, look: _Look, asked: _Asked) -> Frame:
     from stado.cli.screen import Frame
 
     notes = [line for note in _notes(look, asked) for line in wrapped(note)]
-    return Frame([*_table(repo, look), *_batch_lines(look)], notes)
+    return Frame([*_table(repo, look, asked), *_batch_lines(look)], notes)
 
 
-def _table(repo: Repository, look: _Look) -> list[str]:
+def _table(repo: Repository, look: _Look, asked: _Asked) -> list[str]:
     from stado.cli import render, views
 
     if not look.listing.rows:
         return []
-    return render.clean_table_lines(*views.listing_table(look.listing, _reasons(look), repo.now()))
+    columns, cells = views.listing_table(
+        look.listing, _reasons(look), repo.now(), steps=asked.list.steps
+    )
+    return render.clean_table_lines(columns, cells)
 
 
 def _reasons(look: _Look) -> dict[str, str]:
@@ -238,12 +230,8 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
         if row.problem:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
-    if listing.more:
-        count = len(listing.rows)
-        first = "this is the first" if count == 1 else f"these are the first {count:,}"
-        yield f"there are more: {first} (--limit N)"
-    if listing.search_cut:
-        yield "only the newest jobs were searched: type the beginning of an id"
+    yield from stopped_short_note(listing, asked.list)
+    yield from extent_notes(listing, asked.list)
     if listing.counts:
         yield views.counts_line(listing.counts, counted_max=COUNTED_MAX)
     if listing.queue_paused:
@@ -264,9 +252,19 @@ def _hosts_note(look: _Look) -> Iterator[str]:
 
 
 def _nothing(asked: _Asked) -> str:
-    if asked.states:
-        which = f"that {asked.filter_text!r} names " if asked.filter_text else ""
-        return f"no job {which}is {' or '.join(state.value for state in asked.states)}"
+    if asked.list.filtered:
+        which = f" that {asked.filter_text!r} names" if asked.filter_text else ""
+        return f"no job{which} is {_filter_text(asked.list)}"
     if asked.filter_text:
         return f"no job or batch id holds {asked.filter_text!r}, and no run is named so"
     return "there are no jobs yet: `stado submit --run-id NAME COMMAND` queues one"
+
+
+def _filter_text(asked: ListAsked) -> str:
+    """`failed or cancelled, of type train, tagged nightly`."""
+    parts = [
+        " or ".join(state.value for state in asked.states),
+        asked.types and f"of type {' or '.join(kind.value for kind in asked.types)}",
+        asked.tags and f"tagged {' and '.join(asked.tags)}",
+    ]
+    return ", ".join(str(part) for part in parts if part)

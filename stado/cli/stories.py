@@ -19,6 +19,7 @@ from stado.cli.views import (
     live_job_fields,
     progress_text,
     repo_text,
+    retryable_fields,
     running_seconds,
     silent_seconds,
     snapshot_text,
@@ -36,17 +37,19 @@ from stado.core.states import JobType, Opening, State
 
 if TYPE_CHECKING:
     from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, OpenCell, Record
+    from stado.core.reopening import Retryable
     from stado.jobs.status import EpochStory, Life, Story
     from stado.jobs.waiting import Wait
 
 LABEL_WIDTH = 10
 
 
-def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
+def story_fields(story: Story, wait: Wait | None, again: Retryable) -> dict[str, Any]:
     life = story.life
     heartbeat = life.heartbeat if life is not None else None
     return {
         **live_job_fields(story.record, life),
+        "retryable": retryable_fields(again),
         "wait_reasons": [wait.code] if wait is not None else [],
         "waiting": wait_fields(wait) if wait is not None else None,
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
@@ -59,7 +62,7 @@ def story_fields(story: Story, wait: Wait | None) -> dict[str, Any]:
     }
 
 
-def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]:
+def story_lines(story: Story, wait: Wait | None, again: Retryable, now: datetime) -> Iterator[str]:
     """`wait`: why it is in the queue, for a job that is."""
     record = story.record
     yield _line("job", record.id)
@@ -75,6 +78,18 @@ def story_lines(story: Story, wait: Wait | None, now: datetime) -> Iterator[str]
     yield from _checkpoint_lines(story, now)
     if wait is not None:
         yield _line("waits", wait_text(wait))
+    yield from _retry_lines(record, again)
+
+
+def _retry_lines(record: Record, again: Retryable) -> Iterator[str]:
+    """Of what has ended and did not complete."""
+    if not record.state.terminal or record.state is State.COMPLETED:
+        return
+    refusal = again.refusal
+    if refusal is None:
+        yield _line("retry", f"`stado job retry {record.id}` queues it again")
+    else:
+        yield _line("retry", f"it cannot be retried ({refusal.code}): {refusal.text}")
 
 
 def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str, str]]:
@@ -214,6 +229,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
         "expects": ", ".join(spec.expected_outputs) or None,
         "copy to": spec.output_uri,
+        "tags": ", ".join(spec.tags) or None,
         "priority": record.priority or None,
         "deadline": None if spec.deadline_at is None else moment_text(spec.deadline_at),
         "time": _time_text(record),

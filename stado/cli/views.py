@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from stado.cli.render import duration, instant_text, plural, short_duration
 from stado.cli.tables import Column
 from stado.core.ids import milliseconds
+from stado.core.pipelines import PipelineState
+from stado.core.reopening import Retryable, by_its_record
 from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
     from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record
     from stado.core.spec import GitRepo, Input, Snapshot, StartFrom
-    from stado.jobs.status import Life, Listing, Row
+    from stado.jobs.listings import Listing
+    from stado.jobs.status import Life, Row
     from stado.jobs.waiting import Wait
 
 STATUS_STYLES: Mapping[str, str] = {
@@ -33,6 +36,9 @@ STATUS_STYLES: Mapping[str, str] = {
     "failed": "red",
     "cancelled": "magenta",
     "timed_out": "red",
+    "succeeded": "green",
+    "partial": "yellow",
+    "stopped": "magenta",
 }
 
 CANCELLING = "cancelling"
@@ -41,7 +47,16 @@ CANCELLING = "cancelling"
 PAUSING = "pausing"
 """The same of a pause."""
 
-_FOR_SOME = ("TYPE", "PROGRESS", "POLICY", "REASON", "WARNING")
+_FOR_SOME = ("TYPE", "STEPS", "PROGRESS", "POLICY", "REASON", "WARNING", "TAGS")
+
+_BELOW = "  "
+"""Before the id of a step that stands below its pipeline."""
+
+_TELLING = (
+    (State.RUNNING,),
+    (State.QUEUED, State.PAUSED),
+    (State.FAILED, State.TIMED_OUT, State.CANCELLED),
+)
 
 _SUMMARY_ORDER = (
     State.QUEUED,
@@ -109,6 +124,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "manual_retries": record.manual_retries,
         "pauses": record.pauses,
         "opened_from": record.opened_from.value if record.opened_from is not None else None,
+        "tags": spec.tags,
         "type": spec.type.value,
         "require_checkpoint": spec.needs_checkpoint,
         "start_from": _start_fields(spec.start_from) if spec.start_from else None,
@@ -210,15 +226,25 @@ def telling_ending(record: Record) -> Ending | None:
     return None if record.state is State.RUNNING else record.ending
 
 
-def row_fields(row: Row, wait: Wait | None) -> dict[str, Any]:
+def row_fields(row: Row, wait: Wait | None, now: datetime) -> dict[str, Any]:
     if row.record is None:
         return {"job_id": row.job_id, "status": row.state.value, "problem": row.problem}
     return {
         **live_job_fields(row.record, row.life),
+        "retryable": retryable_fields(by_its_record(row.record, now)),
         "wait_reasons": [wait.code] if wait is not None else [],
         "policy": policy_text(row.record, row.seal) or None,
         "paused_by": row.pause.by if row.pause is not None else None,
         "problem": None,
+    }
+
+
+def retryable_fields(again: Retryable) -> dict[str, Any]:
+    refusal = again.refusal
+    return {
+        "allowed": again.allowed,
+        "code": refusal.code if refusal is not None else None,
+        "detail": refusal.text if refusal is not None else None,
     }
 
 
@@ -255,9 +281,10 @@ def progress_text(progress: Progress) -> str:
     return f"{done}: {progress.text}" if progress.text else done
 
 
-def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any]:
+def listing_fields(listing: Listing, waits: Mapping[str, Wait], now: datetime) -> dict[str, Any]:
     return {
-        "jobs": [row_fields(row, waits.get(row.job_id)) for row in listing.rows],
+        "jobs": [row_fields(row, waits.get(row.job_id), now) for row in listing.rows],
+        "total": {"count": listing.total, "at_least": listing.total_at_least},
         "more": listing.more,
         "search_cut": listing.search_cut,
         "queue_paused": listing.queue_paused,
@@ -266,15 +293,16 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait]) -> dict[str, Any
 
 
 def listing_table(
-    listing: Listing, reasons: Mapping[str, str], now: datetime
+    listing: Listing, reasons: Mapping[str, str], now: datetime, *, steps: bool = False
 ) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells of a list. `reasons`: of queued jobs, by id. TYPE, PROGRESS, POLICY,
-    REASON and WARNING are there only when some row has one."""
-    told = [_reason(row, now) or reasons.get(row.job_id, "") for row in listing.rows]
+    """The columns and cells of a list. `reasons`: of queued jobs, by id. `steps`: those of a
+    pipeline have rows below it. TYPE, STEPS, PROGRESS, POLICY, REASON, WARNING and TAGS are there
+    only when some row has one."""
     columns = [
         Column("TYPE"),
         Column("JOB"),
         Column("STATUS", styles=STATUS_STYLES),
+        Column("STEPS"),
         Column("AGE", right=True, expendable=True),
         Column("TIME", right=True),
         Column("RUN", width_max=20),
@@ -282,17 +310,64 @@ def listing_table(
         Column("POLICY"),
         Column("REASON", width_max=26),
         Column("WARNING", width_max=26),
+        Column("TAGS", width_max=20, expendable=True),
         Column("COMMAND"),
     ]
+    rows = list(_with_their_steps(listing.rows) if steps else listing.rows)
+    below = {step.job_id for row in listing.rows if row.steps for step in row.steps.rows}
     cells = [
-        [kind, row.job_id, _status_word(row), *_row_cells(row, reason, now)]
-        for row, kind, reason in zip(listing.rows, _types(listing.rows), told, strict=True)
+        [
+            kind,
+            f"{_BELOW if row.job_id in below else ''}{row.job_id}",
+            _status_word(row),
+            _steps_text(row),
+            *_row_cells(row, _row_reason(row, reasons, now), now),
+        ]
+        for row, kind in zip(rows, _types(rows), strict=True)
     ]
     shown = [
         column.title not in _FOR_SOME or any(row[number] for row in cells)
         for number, column in enumerate(columns)
     ]
     return list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
+
+
+def _with_their_steps(rows: Sequence[Row]) -> Iterator[Row]:
+    for row in rows:
+        yield row
+        yield from row.steps.rows if row.steps is not None else ()
+
+
+def _telling(row: Row) -> Row:
+    """The job by which one sees what a pipeline is at: its root until that has completed, then a
+    step that is under way, or else the first that went wrong."""
+    steps = row.steps
+    if steps is None or steps.root is not State.COMPLETED:
+        return row
+    for states in _TELLING:
+        found = next((step for step in steps.rows if step.state in states), None)
+        if found is not None:
+            return found
+    return row
+
+
+def _row_reason(row: Row, reasons: Mapping[str, str], now: datetime) -> str:
+    """Of a pipeline with the name of the step whose reason it is."""
+    telling = _telling(row)
+    told = _reason(telling, now) or reasons.get(telling.job_id, "")
+    if not told or telling is row or telling.record is None:
+        return told
+    step_of = telling.record.spec.step_of
+    return f"{step_of.name}: {told}" if step_of is not None else told
+
+
+def _steps_text(row: Row) -> str:
+    """`1/2!` of a pipeline, of which something did not happen; `2 eval` of a step."""
+    if row.steps is not None:
+        short = "!" if row.steps.state is PipelineState.PARTIAL else ""
+        return f"{row.steps.done}/{len(row.steps.states)}{short}"
+    step_of = row.record.spec.step_of if row.record is not None else None
+    return f"{step_of.number} {step_of.name}" if step_of is not None else ""
 
 
 def _types(rows: Sequence[Row]) -> list[str]:
@@ -405,6 +480,8 @@ def _ordered(counts: Mapping[State, int]) -> dict[State, int]:
 
 
 def _status_word(row: Row) -> str:
+    if row.steps is not None and row.life is None:
+        return row.steps.state.value
     return life_word(row.life) if row.life is not None else row.state.value
 
 
@@ -429,12 +506,12 @@ def _running_reason(record: Record, life: Life, now: datetime) -> str:
 
 def _row_cells(row: Row, reason: str, now: datetime) -> list[str]:
     if row.record is None:
-        return ["", "", "", "", "", reason, "", row.problem or ""]
-    record = row.record
+        return ["", "", "", "", "", reason, "", "", row.problem or ""]
+    record, telling = row.record, _telling(row)
     age = short_duration((now - record.submitted_at).total_seconds())
-    taken, progress = _time(record, row.life, now), _progress(row.life)
-    told = [progress, policy_text(record, row.seal), reason, _warning(record)]
-    return [age, taken, record.run_id, *told, record.spec.command]
+    taken = _time(telling.record or record, telling.life, now)
+    told = [_progress(telling.life), policy_text(record, row.seal), reason, _warnings(row)]
+    return [age, taken, record.run_id, *told, " ".join(record.spec.tags), record.spec.command]
 
 
 def _progress(life: Life | None) -> str:
@@ -444,9 +521,12 @@ def _progress(life: Life | None) -> str:
     return progress_text(reported) if reported is not None else ""
 
 
-def _warning(record: Record) -> str:
-    ending = telling_ending(record)
-    return " ".join(dict.fromkeys(one.code.value for one in ending.warnings)) if ending else ""
+def _warnings(row: Row) -> str:
+    """Of a pipeline those of all its jobs."""
+    told = [row, *(row.steps.rows if row.steps is not None else ())]
+    endings = [telling_ending(one.record) for one in told if one.record is not None]
+    codes = [one.code.value for ending in endings if ending is not None for one in ending.warnings]
+    return " ".join(dict.fromkeys(codes))
 
 
 def _time(record: Record, life: Life | None, now: datetime) -> str:

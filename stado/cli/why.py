@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job", metavar="[ID]", default="last")
+@click.argument("job", metavar="[ID]", required=False)
 @json_option
 @target_options
-def why(*, job: str, as_json: bool, target: Target) -> None:
+def why(*, job: str | None, as_json: bool, target: Target) -> None:
     """Say why a job waits, what it is doing, or how it ended.
 
-    ID is a job id, a part of one, a run id, or `last`, which is meant when nothing is given. What a
-    queued job has to pass is shown in order; the first closed gate is the answer.
+    ID is a job id, a part of one, a run id, or `last`. Without it your newest job is meant, and
+    named first. What a queued job has to pass is shown in order; the first closed gate is the
+    answer.
     """
     from stado.cli.explanations import explanation_fields, print_explanation
     from stado.cli.render import print_json
-    from stado.cli.selectors import select_job
+    from stado.cli.selectors import named_or_newest
 
     with opened_repository(target) as repo:
-        record, seen = explained(
-            repo, select_job(repo, job, user=user_name(), command="stado job why")
-        )
+        job_id = named_or_newest(repo, job, user=user_name(), command="stado job why")
+        record, seen = explained(repo, job_id)
         if as_json:
             print_json(explanation_fields(record, seen, repo.now()))
         else:

@@ -112,6 +112,7 @@ def step_spec(
         secrets=before.secrets,
         strict_shell=before.strict_shell,
         priority=record.priority,
+        tags=before.tags,
         deadline_at=before.deadline_at,
         max_lease_losses=before.max_lease_losses,
         inputs=sorted(inputs, key=lambda one: one.name),
@@ -140,7 +141,7 @@ def roll_up(root: State, steps: Sequence[State | None]) -> PipelineState:
         return _OF_ROOT[root]
     if State.RUNNING in steps:
         return PipelineState.RUNNING
-    if State.QUEUED in steps or State.PAUSED in steps or _is_to_come(steps):
+    if State.QUEUED in steps or State.PAUSED in steps or is_to_come(steps):
         return PipelineState.QUEUED
     if all(state is State.COMPLETED for state in steps):
         return PipelineState.SUCCEEDED
@@ -154,7 +155,7 @@ def skipped(steps: Sequence[State | None], root: State) -> Iterator[int]:
     yield from (number for number, state in enumerate(steps, 1) if state is None)
 
 
-def _is_to_come(steps: Sequence[State | None]) -> bool:
+def is_to_come(steps: Sequence[State | None]) -> bool:
     """Whether a step that was not seen is about to be launched: all before it have completed."""
     unseen = next((n for n, state in enumerate(steps) if state is None), None)
     return unseen is not None and all(s is State.COMPLETED for s in steps[:unseen])

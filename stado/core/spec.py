@@ -27,6 +27,7 @@ from stado.core.repos import commit_flaw, folder_flaw, url_flaw
 from stado.core.retries import RETRIES_MAX, RETRYABLE, Reasons, Retries
 from stado.core.sidecar import Sha256
 from stado.core.states import AfterWhen, JobType, Kind
+from stado.core.tags import Tags, tag_list
 from stado.core.trees import shown
 from stado.errors import Refused
 
@@ -226,6 +227,8 @@ class Spec(Part, frozen=True, kw_only=True):
     )
     """Fetched before the command is started, each into a folder of its name; ordered by that."""
 
+    tags: Tags = msgspec.field(default_factory=list)
+    """By which people find it again; in order."""
     type: JobType = JobType.JOB
     require_checkpoint: bool = False
     """A success without a saved checkpoint is none. A train job's never is."""
@@ -513,6 +516,7 @@ def _check_shared(spec: Spec) -> None:
             f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
         )
     _check_outputs(spec)
+    tag_list(spec.tags)
     _check_steps(spec)
     _check_after(spec)
 

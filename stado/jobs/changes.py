@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stado.core import reopening
 from stado.core.records import Asks, EndCell, Intent, Record
+from stado.core.reopening import Retryable
 from stado.core.spec import make_request
 from stado.core.states import Opening, State, Verdict
-from stado.errors import Ambiguous, NotFound, Refused
+from stado.errors import Ambiguous, Denied, NotFound, Refused, Unreadable
 from stado.jobs.endings import (
     AS_ASKED,
     ask,
@@ -188,29 +190,22 @@ def retry(repo: Repository, job_id: str, *, by: str, note: str | None = None) ->
 
 def retry_refusal(repo: Repository, record: Record) -> Refused | None:
     """Why a job cannot be retried; None when it can. A read, where it took a snapshot along."""
-    job_id, state = record.id, record.state
-    if state is State.COMPLETED:
-        text = f"job {job_id} has completed, and stays so: `stado job rerun` makes a new one of it"
-        return Refused("completed_is_final", text)
-    if state is State.QUEUED and record.opened_from is not None:
-        return Refused("retry_already_queued", f"job {job_id} is queued again already")
-    if not state.terminal:
-        hint = " (`stado job resume` lets it go on)" if state is State.PAUSED else ""
-        return Refused(
-            "still_live", f"job {job_id} is {state}{hint}: only what has ended is retried"
-        )
-    if record.spec.final:
-        text = f"job {job_id} was submitted as final: `stado job rerun` makes a new one of it"
-        return Refused("terminal_is_final", text)
-    deadline_at = record.spec.deadline_at
-    if deadline_at is not None and deadline_at <= repo.now():
-        text = f"the deadline of job {job_id} has passed: submit it anew, with another or none"
-        return Refused("deadline_passed", text)
-    snapshot = record.spec.snapshot
-    if snapshot is not None and not may_be_used(repo, snapshot.digest):
-        text = f"the files that job {job_id} took along are not in the store any more"
-        return Refused("snapshot_missing", text)
-    return None
+    refusal, snapshot = reopening.retry_refusal(record, repo.now()), record.spec.snapshot
+    if refusal is None and snapshot is not None and not may_be_used(repo, snapshot.digest):
+        text = f"the files that job {record.id} took along are not in the store any more"
+        return Refused("snapshot_missing", f"{text}: submit it anew")
+    return refusal
+
+
+def retryable(repo: Repository, record: Record) -> Retryable:
+    """The same for who only looks, and may not be allowed to read what decides."""
+    try:
+        return Retryable(retry_refusal(repo, record))
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+    except Denied:
+        pass
+    return reopening.by_its_record(record, repo.now())
 
 
 def _reopen(

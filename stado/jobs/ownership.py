@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stado.core import ids, keys
 from stado.core.states import State
 from stado.jobs.repository import Repository
 from stado.jobs.status import SEARCH_PAGES_MAX, Matches
-from stado.storage.port import LIST_LIMIT_MAX, walk
+from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
 
 _SEARCHED_MAX = SEARCH_PAGES_MAX * LIST_LIMIT_MAX
 _RUN_IDS_MAX = 200
@@ -20,16 +20,14 @@ def bases_of(repo: Repository, user: str) -> Iterator[str]:
     """The base ids of a user's submissions, newest first: a page of a listing when one is
     needed."""
     entries = walk(repo.store, keys.by_user_folder(user))
-    names = (entry.key.rpartition("/")[2] for entry in itertools.islice(entries, _SEARCHED_MAX))
-    return filter(ids.BASE_PATTERN.fullmatch, names)
+    return _bases(itertools.islice(entries, _SEARCHED_MAX))
 
 
-def newest_base_of(repo: Repository, user: str) -> str | None:
-    """The base id of a user's newest submission: they sort newest first. One listing, unless
-    somebody put many other names there."""
+def newest_bases_of(repo: Repository, user: str) -> Iterator[str]:
+    """The base ids of a user's newest submissions, the newest first. One listing for the first of
+    them, unless somebody put many other names there."""
     entries = walk(repo.store, keys.by_user_folder(user), page_size=_NAMES_LISTED)
-    names = (entry.key.rpartition("/")[2] for entry in itertools.islice(entries, _SEARCHED_MAX))
-    return next((name for name in names if ids.BASE_PATTERN.fullmatch(name)), None)
+    return _bases(itertools.islice(entries, _SEARCHED_MAX))
 
 
 def live_jobs_of(repo: Repository, user: str) -> dict[str, State]:
@@ -63,6 +61,11 @@ def some_run_ids(repo: Repository, *, beginning: str = "") -> set[str]:
     if keys.component(beginning) == beginning:  # as a name in the folder begins
         found += repo.store.list(keys.RUNS + beginning, limit=_RUN_IDS_MAX)
     return {keys.job_of_record(entry.key) for entry in found}
+
+
+def _bases(entries: Iterable[Entry]) -> Iterator[str]:
+    names = (entry.key.rpartition("/")[2] for entry in entries)
+    return filter(ids.BASE_PATTERN.fullmatch, names)
 
 
 def _job_ids_in(repo: Repository, state: State) -> list[str]:

@@ -58,7 +58,7 @@ def look(repo: Repository, job_id: str) -> PipelineSight:
         record = present_record(repo, record.spec.step_of.root)
     if not record.spec.then:
         raise Refused("no_pipeline", f"job {record.id} is no part of a pipeline")
-    return PipelineSight(record, list(_steps(repo, record)))
+    return PipelineSight(record, list(steps_of(repo, record)))
 
 
 def cancel_pipeline(
@@ -84,7 +84,7 @@ def live_jobs(seen: PipelineSight) -> list[str]:
     return [job_id for job_id, state in states.items() if not state.terminal]
 
 
-def _steps(repo: Repository, root: Record) -> Iterator[StepSight]:
+def steps_of(repo: Repository, root: Record) -> Iterator[StepSight]:
     for number, step in enumerate(root.spec.then, 1):
         run = repo.find_run(pipelines.step_run_id(root.id, number))
         if run is None:

@@ -1,4 +1,4 @@
-"""What people look at: the newest jobs, one submission, one job's story.
+"""What people look at: the row of a job in a list (`listings`), one submission, one job's story.
 
 Nothing here decides anything. An object that cannot be read costs its own row, never the list.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from stado.core import ids, keys
+from stado.core import keys
+from stado.core.pipelines import PipelineState, roll_up
 from stado.core.records import (
     Checkpoint,
     ClaimCell,
@@ -90,119 +91,89 @@ class Row:
     """What a train job made that has ended."""
     pause: Pause | None = None
     """Of one that is paused."""
+    steps: Steps | None = None
+    """Of a pipeline, in a list that has a row for it and not for each of its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """A list of jobs: the newest submission first, of a batch what runs first."""
+class Steps:
+    """The steps of a pipeline in a list, with the row of the job that it began with."""
 
+    root: State
+    states: list[State | None]
+    """In the order in which they were declared; None: not launched."""
     rows: list[Row]
-    more: bool
-    """Whether there are more jobs than rows."""
-    queue_paused: bool
-    search_cut: bool = False
-    """Whether a search gave up before it had seen every job."""
-    counts: dict[State, int] = field(default_factory=dict)
-    """Jobs by state, at most `COUNTED_MAX` of each; empty for a search."""
+    """Of those whose jobs are there, in the same order."""
+
+    @property
+    def state(self) -> PipelineState:
+        return roll_up(self.root, self.states)
+
+    @property
+    def done(self) -> int:
+        return sum(state is State.COMPLETED for state in self.states)
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """Keys of one prefix; `cut` when a search gave up before the end of it."""
+class Page:
+    """Keys of one prefix."""
 
     keys: list[str]
     cut: bool = False
+    """Whether a search gave up before it had seen all of them."""
+    full: bool = False
+    """Whether it has as many as were asked for: there may be more."""
 
 
 @dataclass(slots=True)
-class _Names:
+class Names:
     """Which states the prefixes show for each job id."""
 
     states: dict[str, list[State]] = field(default_factory=dict)
     cut: bool = False
+    """Whether some page is."""
+    full: set[State] = field(default_factory=set)
+    """Of which states there may be more."""
 
-    def add(self, state: State, page: _Page) -> None:
+    def add(self, state: State, page: Page) -> None:
         self.cut |= page.cut
+        self.full |= {state} if page.full else set()
         for key in page.keys:
             self.states.setdefault(keys.job_of_record(key), []).append(state)
 
-    def only(self, wanted: Collection[State]) -> _Names:
+    def only(self, wanted: Collection[State]) -> Names:
         """Those that show one of these states; all when none is named."""
         if not wanted:
             return self
-        kept = {job: states for job, states in self.states.items() if _shown(states) in wanted}
-        return _Names(kept, self.cut)
-
-
-def newest(repo: Repository, *, limit: int, states: Collection[State] = ()) -> Listing:
-    """The newest jobs, of these states if any are named. Requests: 8 listings, a read a row and
-    two more a row that runs, whatever the history; seven more listings at the largest limit."""
-    looked_at = max(COUNTED_MAX, limit + 1)
-    names, paused = _list_all(repo, lambda state: _head_of(repo, state, "", looked_at))
-    counted = Counter(_shown(found) for found in names.states.values())
-    counts = {state: min(count, COUNTED_MAX) for state, count in counted.items()}
-    return _rows(repo, names.only(states), limit, paused, counts)
-
-
-def matching(
-    repo: Repository, pattern: str, *, limit: int, states: Collection[State] = ()
-) -> Listing:
-    """The newest jobs whose id (or batch id) contains `pattern`, of these states if any are
-    named."""
-    if ids.BASE_PATTERN.match(pattern):
-        names, paused = _list_all(repo, lambda state: _head_of(repo, state, pattern, limit + 1))
-    else:
-        names, paused = _list_all(repo, lambda state: _search(repo, state, pattern, limit + 1))
-    return _rows(repo, names.only(states), limit, paused, {})
-
-
-def of_submissions(
-    repo: Repository, bases: Iterable[str], *, limit: int, states: Collection[State] = ()
-) -> Listing:
-    """The jobs of these submissions in their order, of these states if any are named. Requests:
-    some two a job; ten for a batch, and one or two for each of its jobs that are in the list."""
-    rows: list[Row] = []
-    remaining = iter(bases)
-    while len(rows) <= limit and (chunk := list(itertools.islice(remaining, PARALLEL_REQUESTS))):
-        alone = repo.tasks.map(lambda base: _row(repo, base, []), chunk, limit=PARALLEL_REQUESTS)
-        for base, row in zip(chunk, alone, strict=True):
-            found = [row] if row is not None else _rows_of_batch(repo, base, limit + 1)
-            rows += [one for one in found if not states or one.state in states]
-    return Listing(rows[:limit], more=len(rows) > limit, queue_paused=queue_paused(repo))
-
-
-def _rows_of_batch(repo: Repository, base: str, limit: int) -> list[Row]:
-    names, _ = _list_all(
-        repo, lambda state: _Page([e.key for e in repo.walk_records(state, beginning=base)])
-    )
-    return _rows(repo, names, limit, paused=False, counts={}).rows
+        kept = {job: states for job, states in self.states.items() if shown_state(states) in wanted}
+        return Names(kept, self.cut, self.full & set(wanted))
 
 
 def states_of(repo: Repository, base_id: str) -> dict[str, State]:
     """The state of each job of a submission. Seven listings (a page for each 1,000 jobs).
 
     A job that moves between two listings may be missing: look again."""
-    names, _ = _list_all(
-        repo, lambda state: _Page([e.key for e in repo.walk_records(state, beginning=base_id)])
+    names, _ = list_all(
+        repo, lambda state: Page([e.key for e in repo.walk_records(state, beginning=base_id)])
     )
-    return {job_id: _shown(states) for job_id, states in names.states.items()}
+    return {job_id: shown_state(states) for job_id, states in names.states.items()}
 
 
 def count_states(states: dict[str, State]) -> dict[State, int]:
     return dict(Counter(states.values()))
 
 
-def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_Names, bool]:
+def list_all(repo: Repository, list_state: Callable[[State], Page]) -> tuple[Names, bool]:
     """The names under every prefix, and whether the queue is paused."""
-    names = _Names()
+    names = Names()
     paused = False
 
-    def look(state: State | None) -> _Page:
+    def look(state: State | None) -> Page:
         nonlocal paused
         if state is not None:
             return list_state(state)
         paused = queue_paused(repo)
-        return _Page([])
+        return Page([])
 
     looks: list[State | None] = [*State, None]
     pages = repo.tasks.map(look, looks, limit=len(looks))
@@ -211,42 +182,27 @@ def _list_all(repo: Repository, list_state: Callable[[State], _Page]) -> tuple[_
     return names, paused
 
 
-def _head_of(repo: Repository, state: State, start: str, limit: int) -> _Page:
+def head_of(repo: Repository, state: State, start: str, limit: int) -> Page:
     page_size = min(limit, LIST_LIMIT_MAX)
     entries = repo.walk_records(state, beginning=start, page_size=page_size)
-    return _Page([entry.key for entry in itertools.islice(entries, limit)])
+    found = [entry.key for entry in itertools.islice(entries, limit)]
+    return Page(found, full=len(found) == limit)
 
 
-def _search(repo: Repository, state: State, pattern: str, limit: int) -> _Page:
+def search(repo: Repository, state: State, pattern: str, limit: int) -> Page:
     """The first keys whose job id contains the pattern."""
     found: list[str] = []
     for seen, entry in enumerate(repo.walk_records(state)):
         if seen >= SEARCH_PAGES_MAX * LIST_LIMIT_MAX:
-            return _Page(found, cut=True)
+            return Page(found, cut=True)
         if pattern in keys.job_of_record(entry.key):
             found.append(entry.key)
         if len(found) == limit:
             break
-    return _Page(found)
+    return Page(found, full=len(found) == limit)
 
 
-def _rows(
-    repo: Repository, names: _Names, limit: int, paused: bool, counts: dict[State, int]
-) -> Listing:
-    chosen = sorted(names.states, key=lambda job: _place(job, names.states[job]))[:limit]
-    rows = repo.tasks.map(
-        lambda job_id: _row(repo, job_id, names.states[job_id]), chosen, limit=PARALLEL_REQUESTS
-    )
-    return Listing(
-        rows=[row for row in rows if row is not None],
-        more=len(names.states) > limit,
-        queue_paused=paused,
-        search_cut=names.cut,
-        counts=counts,
-    )
-
-
-def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
+def row_of(repo: Repository, job_id: str, states: list[State]) -> Row | None:
     try:
         record = _record_of(repo, job_id, states)
         if record is None:
@@ -254,7 +210,7 @@ def _row(repo: Repository, job_id: str, states: list[State]) -> Row | None:
         life = life_of(repo, record) if record.state is State.RUNNING else None
         pause = pause_of(repo, record)
     except (Unreadable, Ambiguous) as error:
-        return Row(job_id, _shown(states), None, str(error))
+        return Row(job_id, shown_state(states), None, str(error))
     return Row(job_id, record.state, record, life=life, seal=_seal_of(repo, record), pause=pause)
 
 
@@ -278,19 +234,7 @@ def _record_of(repo: Repository, job_id: str, states: list[State]) -> Record | N
     return found.record if found is not None else None
 
 
-_FIRST_OF_A_BATCH = (State.RUNNING, State.FAILED, State.TIMED_OUT, State.QUEUED)
-
-
-def _place(job_id: str, states: list[State]) -> tuple[str, int, str]:
-    """The newest submission first; of a batch what matters most, which must not be beyond the
-    limit: what runs, what went wrong, what waits, then the rest."""
-    state = _shown(states)
-    known = state in _FIRST_OF_A_BATCH
-    rank = _FIRST_OF_A_BATCH.index(state) if known else len(_FIRST_OF_A_BATCH)
-    return ids.base_of(job_id), rank, job_id
-
-
-def _shown(states: list[State]) -> State:
+def shown_state(states: list[State]) -> State:
     return max(states, key=projection_rank)
 
 
@@ -425,7 +369,7 @@ class Matches:
 
 def near_matches(repo: Repository, text: str, *, limit: int) -> Matches:
     """The jobs whose ids contain `text`: what a part of an id, or an unknown one, may mean."""
-    names, _ = _list_all(repo, lambda state: _search(repo, state, text.lower(), limit + 1))
+    names, _ = list_all(repo, lambda state: search(repo, state, text.lower(), limit + 1))
     chosen = sorted(names.states)[:limit]
-    states = {job_id: _shown(names.states[job_id]) for job_id in chosen}
+    states = {job_id: shown_state(names.states[job_id]) for job_id in chosen}
     return Matches(chosen, names.cut or len(names.states) > limit, states)

@@ -19,8 +19,8 @@ from stado.cli.render import instant_text
 from stado.core import keys
 from stado.core.records import Phase, Progress
 from stado.core.states import Reason, State, Verdict
+from stado.jobs.listings import newest
 from stado.jobs.repository import Repository
-from stado.jobs.status import newest
 from stado.storage.observe import CountingStore
 from tests.cli.conftest import Program, World, report, run_each
 from tests.cli.terminal import Terminal
@@ -100,7 +100,7 @@ def test_a_batch_is_summed_up_by_state(stado: Program, world: World) -> None:
             *("queued     22", "running     1", "completed   1"),
         ]
         assert len(lines) == 1 + 20 + 1 + 4
-    document = stado.json("status", "sweep")
+    document = stado.json("status", "sweep", "--limit", "20")
     assert document["batch"] == {
         "batch_id": ids[0][:16],
         "count": 24,
@@ -121,8 +121,8 @@ def test_of_a_batch_what_runs_comes_first_then_what_failed_and_what_waits(
     newer = submit(stado, "newer")
     expected = [ids[29], ids[22], *ids[23:29], *ids[:22]]
     listed = [job["job_id"] for job in stado.json("status", "sweep")["jobs"]]
-    assert listed == expected[:20]
-    listed = [job["job_id"] for job in stado.json("status")["jobs"]]
+    assert listed == expected
+    listed = [job["job_id"] for job in stado.json("status", "--limit", "20")["jobs"]]
     assert listed == [newer, *expected[:19]]
 
 
@@ -183,14 +183,14 @@ def test_all_jobs_are_counted_by_state_up_to_a_thousand_each(stado: Program, wor
     assert "1,000+ queued, 1 completed" in stado("status").stderr
 
 
-@pytest.mark.parametrize("count", [1000, 1001])
 @pytest.mark.parametrize("filter_text", [[], ["sweep"]])
-def test_whether_there_is_more_is_told_at_the_largest_limit_too(
-    stado: Program, world: World, count: int, filter_text: list[str]
+def test_all_is_more_than_a_page_of_a_listing(
+    stado: Program, world: World, filter_text: list[str]
 ) -> None:
-    submit_batch(stado, "sweep", count)
-    document = stado.json("status", "--limit", "1000", *filter_text)
-    assert (len(document["jobs"]), document["more"]) == (1000, count > 1000)
+    submit_batch(stado, "sweep", 1001)
+    document = stado.json("status", "--all", *filter_text)
+    assert (len(document["jobs"]), document["more"]) == (1001, False)
+    assert document["total"] == {"count": 1001, "at_least": False}
     assert set(document["counts"].values()) <= {1000}
 
 
@@ -339,8 +339,8 @@ def test_more_jobs_than_the_limit_are_said(stado: Program, world: World) -> None
     submit_batch(stado, "sweep", 5)
     result = stado("status", "--limit", "2")
     assert len(result.stdout.splitlines()) == 3
-    assert "there are more: these are the first 2" in result.stderr
-    assert "there are more: this is the first (" in stado("status", "--limit", "1").stderr
+    assert "showing 2 of 5 jobs: --limit N, --all" in result.stderr
+    assert "showing 2 of 5 jobs" in stado("status", "--limit", "2", "sweep").stderr
 
 
 @pytest.mark.parametrize("left", [{"stopped": True}, {"age_seconds": 5 * 3600}])
@@ -423,7 +423,7 @@ def unused_port() -> int:
 
 def test_a_reader_that_goes_away_ends_it_quietly(stado: Program, world: World) -> None:
     submit_batch(stado, "sweep", 300)
-    process = stado.start("status", "--limit", "1000", "--json")
+    process = stado.start("status", "--json")
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None

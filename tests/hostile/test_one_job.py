@@ -9,8 +9,8 @@ import pytest
 from stado.core import keys
 from stado.core.records import Heartbeat, Phase
 from stado.core.states import State
+from stado.jobs.listings import newest
 from stado.jobs.reaping import Reaper
-from stado.jobs.status import newest
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.hostile.host import Host

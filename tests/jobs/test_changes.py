@@ -11,10 +11,11 @@ from stado.jobs.changes import Stopping, cancel, pause_queue, rerun, resume_queu
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
+from stado.jobs.listings import newest
 from stado.jobs.queue_index import read_page
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
-from stado.jobs.status import newest, story
+from stado.jobs.status import story
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
 from tests.jobs.actors import Actor, Crash, mortal

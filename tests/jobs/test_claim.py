@@ -13,9 +13,9 @@ from stado.errors import Ambiguous, Exists, StoreError, Unreadable
 from stado.jobs.claim import Claimant, Claimed, adopt, claim, holder_of
 from stado.jobs.endings import claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
+from stado.jobs.listings import newest
 from stado.jobs.queue_index import read_page
 from stado.jobs.reaping import Reaper
-from stado.jobs.status import newest
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
 from tests.jobs.actors import Actor, GuardedStore

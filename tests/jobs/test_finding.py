@@ -10,8 +10,9 @@ from stado.core.states import State, Verdict
 from stado.errors import Unreadable
 from stado.jobs.changes import cancel
 from stado.jobs.finding import Found, find_job
+from stado.jobs.listings import matching, newest
 from stado.jobs.reaping import Reaper
-from stado.jobs.status import matching, near_matches, newest, states_of, story
+from stado.jobs.status import near_matches, states_of, story
 from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
 from tests.jobs.actors import Actor

@@ -11,8 +11,8 @@ from stado.core.records import RunRecord
 from stado.core.spec import Request, Spec, make_request
 from stado.core.states import State
 from stado.errors import Ambiguous, Refused, StoreError
+from stado.jobs.listings import matching
 from stado.jobs.repository import Repository
-from stado.jobs.status import matching
 from stado.jobs.submit import Submission, SubmissionSweep, submit
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation

@@ -25,11 +25,12 @@ from stado.jobs.endings import ask, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.life import LifeSigns
+from stado.jobs.listings import newest
 from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.settings import read_settings
-from stado.jobs.status import newest, story
+from stado.jobs.status import story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
 from stado.storage.observe import WRITES, Operation

@@ -10,8 +10,9 @@ from stado.errors import Denied
 from stado.jobs.changes import cancel
 from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
+from stado.jobs.listings import matching, newest
 from stado.jobs.repository import Repository
-from stado.jobs.status import matching, near_matches, newest, states_of, story
+from stado.jobs.status import near_matches, states_of, story
 from stado.storage.observe import WRITES, Operation
 from tests.jobs.actors import Actor, GuardedStore
 from tests.jobs.test_finding import MOVES, Move

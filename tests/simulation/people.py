@@ -23,9 +23,10 @@ from stado.jobs.changes import (
 from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
+from stado.jobs.listings import newest
 from stado.jobs.logs import LogReader, Piece
 from stado.jobs.reaping import Reaper
-from stado.jobs.status import newest, states_of
+from stado.jobs.status import states_of
 from stado.jobs.submit import submit
 from tests.simulation.commands import VERIFY
 from tests.simulation.plan import draw_limits, draw_script

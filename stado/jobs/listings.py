@@ -1,0 +1,319 @@
+"""Lists of jobs: the newest submission first, of a batch what matters most.
+
+A list reads as many records as it shows, and no more: that is what it costs. Steps of a pipeline
+were submitted after the job that it began with and therefore come before it; where a list has one
+row for all of them they are kept until that job is met.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from stado.core import ids
+from stado.core.pipelines import is_to_come
+from stado.core.records import Record
+from stado.core.states import JobType, State
+from stado.jobs.pipeline_sight import steps_of
+from stado.jobs.queue_index import queue_paused
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository
+from stado.jobs.status import (
+    COUNTED_MAX,
+    Names,
+    Page,
+    Row,
+    Steps,
+    head_of,
+    list_all,
+    row_of,
+    search,
+    shown_state,
+)
+
+LOOKED_AT_MAX = 10_000
+"""Jobs that a list reads at most: a history has no end."""
+
+_FIRST_OF_A_BATCH = (State.RUNNING, State.FAILED, State.TIMED_OUT, State.QUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs belong in a list. Nothing stated: all."""
+
+    states: Collection[State] = ()
+    types: Collection[JobType] = ()
+    tags: Collection[str] = ()
+    """A job has to have each of them."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether one has to read a job to know."""
+        return bool(self.types or self.tags)
+
+    def accepts(self, row: Row) -> bool:
+        if self.states and row.state not in self.states:
+            return False
+        if row.record is None:
+            return not self.by_record
+        spec = row.record.spec
+        return (not self.types or spec.type in self.types) and set(self.tags) <= set(spec.tags)
+
+
+ALL_JOBS = Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list of jobs: the newest submission first, of a batch what runs first."""
+
+    rows: list[Row]
+    more: bool
+    """Whether there are more jobs than are in the rows."""
+    queue_paused: bool
+    total: int
+    """Jobs that would be in it without a limit, as far as they were counted."""
+    total_at_least: bool
+    """Whether there may be more of them."""
+    search_cut: bool = False
+    """Whether it gave up before it had seen every job."""
+    counts: dict[State, int] = field(default_factory=dict)
+    """Jobs by state, at most `COUNTED_MAX` of each; empty for a search."""
+
+    @property
+    def jobs(self) -> int:
+        """In its rows, steps of pipelines too."""
+        return sum(1 + (len(row.steps.rows) if row.steps is not None else 0) for row in self.rows)
+
+
+def newest(
+    repo: Repository, *, limit: int, wanted: Wanted = ALL_JOBS, rolled: bool = False
+) -> Listing:
+    """The newest jobs. `rolled`: one row a pipeline. Requests: 8 listings, a read a job that is in
+    the list and two more if it runs, whatever the history; more listings beyond a thousand rows.
+    With `wanted.by_record` a read for each job that is looked at."""
+    deep = LOOKED_AT_MAX if wanted.by_record else max(COUNTED_MAX, limit + 1)
+    names, paused = list_all(repo, lambda state: head_of(repo, state, "", deep))
+    counted = Counter(shown_state(found) for found in names.states.values())
+    counts = {state: min(count, COUNTED_MAX) for state, count in counted.items()}
+    chosen = names.only(wanted.states)
+    order = _in_order(chosen)
+    # Beyond so many the jobs of a prefix whose listing was cut would be missing between others.
+    reliable = order[:deep] if chosen.full else order
+    gathered = _gather(repo, reliable, _named(repo, chosen), limit, wanted, rolled)
+    return _listing(gathered, len(order), paused, cut=bool(chosen.full), counts=counts)
+
+
+def matching(
+    repo: Repository, pattern: str, *, limit: int, wanted: Wanted = ALL_JOBS, rolled: bool = False
+) -> Listing:
+    """The newest jobs whose id (or batch id) contains `pattern`. `rolled`: as of `newest`."""
+    submission = ids.BASE_PATTERN.match(pattern) is not None
+    most = LOOKED_AT_MAX if wanted.by_record else max(COUNTED_MAX * submission, limit + 1)
+    look = head_of if submission else search
+    names, paused = list_all(repo, lambda state: look(repo, state, pattern, most))
+    chosen = names.only(wanted.states)
+    order = _in_order(chosen)
+    gathered = _gather(repo, order, _named(repo, chosen), limit, wanted, rolled)
+    listing = _listing(gathered, len(order), paused, cut=bool(chosen.full))
+    return replace(listing, search_cut=listing.search_cut or names.cut)
+
+
+def of_submissions(
+    repo: Repository,
+    bases: Iterable[str],
+    *,
+    limit: int,
+    wanted: Wanted = ALL_JOBS,
+    rolled: bool = False,
+) -> Listing:
+    """The jobs of these submissions in their order. `rolled`: as of `newest`. Requests: some two a
+    job; ten for a batch, and one or two for each of its jobs that are in the list."""
+    filtered = wanted.by_record or bool(wanted.states)
+    deep = LOOKED_AT_MAX if filtered else max(COUNTED_MAX, limit + 1)
+    looked_at = list(itertools.islice(bases, deep))
+    most = LOOKED_AT_MAX if filtered else limit + 1
+
+    def read(some: Sequence[str]) -> _Read:
+        return _read_submissions(repo, some, most)
+
+    gathered = _gather(repo, looked_at, read, limit, wanted, rolled)
+    known = gathered.found + gathered.unread + (0 if filtered else gathered.left)
+    cut = bool(gathered.left) or len(looked_at) == deep
+    return _listing(gathered, known, queue_paused(repo), cut=cut)
+
+
+# --- reading until there is enough --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Rows, and how many jobs that belong between them were not read."""
+
+    rows: list[Row]
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """What came of going through names, of which `left` were not looked at."""
+
+    rows: list[Row]
+    more: bool
+    left: int
+    found: int
+    """Jobs that belong in the list, of those that were read."""
+    unread: int
+    by_record: bool
+
+
+def _gather(
+    repo: Repository,
+    names: Sequence[str],
+    read: Callable[[Sequence[str]], _Read],
+    limit: int,
+    wanted: Wanted,
+    rolled: bool,
+) -> _Gathered:
+    """Goes through names until there are as many rows as are wanted."""
+    rows: list[Row] = []
+    steps: dict[str, list[Row]] = {}
+    looked = unread = found = 0
+    while looked < len(names) and len(rows) < limit:
+        missing = limit - len(rows)
+        count = missing if not looked else max(missing, PARALLEL_REQUESTS)
+        got = read(names[looked : looked + count])
+        looked, unread = min(looked + count, len(names)), unread + got.unread
+        accepted = [row for row in got.rows if wanted.accepts(row)]
+        found += len(accepted)
+        for row in accepted:
+            root = _root_of(row) if rolled else None
+            rows.append(row) if root is None else steps.setdefault(root, []).append(row)
+    left = len(names) - looked
+    if rolled:
+        rows = _with_steps(repo, rows, limit, steps, all_seen=not left)
+    more = bool(left) or len(rows) > limit
+    return _Gathered(rows[:limit], more, left, found, unread, wanted.by_record)
+
+
+def _listing(
+    gathered: _Gathered,
+    known: int,
+    paused: bool,
+    *,
+    cut: bool,
+    counts: dict[State, int] | None = None,
+) -> Listing:
+    """`known`: jobs that belong in it by their names; `cut`: there may be others."""
+    total = gathered.found if gathered.by_record else known
+    open_end = cut or (gathered.by_record and gathered.left > 0)
+    return Listing(
+        rows=gathered.rows,
+        more=gathered.more or gathered.unread > 0 or cut,
+        queue_paused=paused,
+        total=total,
+        total_at_least=open_end,
+        counts=counts or {},
+    )
+
+
+def _named(repo: Repository, names: Names) -> Callable[[Sequence[str]], _Read]:
+    def read(job_ids: Sequence[str]) -> _Read:
+        rows = repo.tasks.map(
+            lambda job_id: row_of(repo, job_id, names.states[job_id]),
+            job_ids,
+            limit=PARALLEL_REQUESTS,
+        )
+        return _Read([row for row in rows if row is not None])
+
+    return read
+
+
+def _read_submissions(repo: Repository, bases: Sequence[str], most: int) -> _Read:
+    alone = repo.tasks.map(lambda base: row_of(repo, base, []), bases, limit=PARALLEL_REQUESTS)
+    reads = [
+        _Read([row]) if row is not None else _read_batch(repo, base, most)
+        for base, row in zip(bases, alone, strict=True)
+    ]
+    rows = [row for read in reads for row in read.rows]
+    return _Read(rows, sum(read.unread for read in reads))
+
+
+def _read_batch(repo: Repository, base: str, most: int) -> _Read:
+    names, _ = list_all(
+        repo, lambda state: Page([e.key for e in repo.walk_records(state, beginning=base)])
+    )
+    order = _in_order(names)
+    read = _named(repo, names)(order[:most])
+    return _Read(read.rows, len(order[most:]))
+
+
+def _in_order(names: Names) -> list[str]:
+    return sorted(names.states, key=lambda job_id: _place(job_id, names.states[job_id]))
+
+
+def _place(job_id: str, states: list[State]) -> tuple[str, int, str]:
+    """The newest submission first; of a batch what matters most, which must not be beyond the
+    limit: what runs, what went wrong, what waits, then the rest."""
+    state = shown_state(states)
+    known = state in _FIRST_OF_A_BATCH
+    rank = _FIRST_OF_A_BATCH.index(state) if known else len(_FIRST_OF_A_BATCH)
+    return ids.base_of(job_id), rank, job_id
+
+
+# --- pipelines ----------------------------------------------------------------------------
+
+
+def _root_of(row: Row) -> str | None:
+    """Of a step: the job that its pipeline began with."""
+    step_of = row.record.spec.step_of if row.record is not None else None
+    return step_of.root if step_of is not None else None
+
+
+def _with_steps(
+    repo: Repository,
+    rows: list[Row],
+    limit: int,
+    steps: dict[str, list[Row]],
+    *,
+    all_seen: bool,
+) -> list[Row]:
+    """The rows, of which those of pipelines have their steps. A step whose root is not in a list
+    that has all jobs has a row of its own."""
+    told = [
+        _rolled_up(repo, row, steps.pop(row.job_id, [])) if number < limit else row
+        for number, row in enumerate(rows)
+    ]
+    alone = [row for some in steps.values() for row in some] if all_seen else []
+    return sorted([*told, *alone], key=lambda row: ids.base_of(row.job_id)) if alone else told
+
+
+def _rolled_up(repo: Repository, row: Row, found: list[Row]) -> Row:
+    record = row.record
+    if record is None or not record.spec.then or record.spec.step_of is not None:
+        return row
+    rows = {_number_of(step): step for step in found}
+    states = [
+        rows[number].state if number in rows else None
+        for number in range(1, len(record.spec.then) + 1)
+    ]
+    if record.state is State.COMPLETED and is_to_come(states):
+        return _looked_up(repo, row, record)
+    ordered = [rows[number] for number in sorted(rows)]
+    return replace(row, steps=Steps(record.state, states, ordered))
+
+
+def _looked_up(repo: Repository, row: Row, record: Record) -> Row:
+    """A step that should be there was not met: it was submitted by a clock that is behind, has been
+    deleted, or is not among what is listed. Three requests a step."""
+    seen = list(steps_of(repo, record))
+    rows = [row_of(repo, one.job_id, []) for one in seen if one.job_id is not None]
+    states = [one.state for one in seen]
+    return replace(row, steps=Steps(record.state, states, [r for r in rows if r is not None]))
+
+
+def _number_of(row: Row) -> int:
+    assert row.record is not None  # it told that it is a step
+    assert row.record.spec.step_of is not None
+    return row.record.spec.step_of.number
