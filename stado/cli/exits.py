@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from stado import errors
 
 if TYPE_CHECKING:
+    from stado.core.pipelines import PipelineState
     from stado.core.records import Record
 
 OK = 0
 FAILED = 1
 REFUSED = 2
 CANCELLED = 3
+PARTIAL = 4
+"""Of a pipeline: its first job has completed, and not all of its steps."""
 UNKNOWN = 69
 """The store cannot be reached, or did not say what became of a request (`EX_UNAVAILABLE`)."""
 INTERNAL = 70
@@ -34,6 +37,14 @@ def of_error(error: errors.StadoError) -> int:
     if isinstance(error, errors.Conflict | errors.Exists | errors.ChannelClosed):
         return FAILED
     return REFUSED
+
+
+def of_pipeline(state: PipelineState) -> int:
+    """How waiting for all of a pipeline ends."""
+    from stado.core.pipelines import PipelineState
+
+    codes = {PipelineState.SUCCEEDED: OK, PipelineState.PARTIAL: PARTIAL}
+    return codes.get(state, FAILED)
 
 
 def of_job(record: Record) -> int:

@@ -40,5 +40,10 @@ def _last_lines(repo: Repository, record: Record) -> list[str]:
     log = JobLog(repo, record.id, up_to_epoch=record.epoch, lines=LINES)
     pieces = log.read_up_to(record.epoch, complete=True)
     data = b"".join(piece for piece in pieces if isinstance(piece, bytes))
-    text = data[-_BYTES_MAX:].decode("utf-8", "replace")
-    return [line for line in text.splitlines()[-LINES:] if line.strip()]
+    return _as_seen(data[-_BYTES_MAX:].decode("utf-8", "replace"))
+
+
+def _as_seen(text: str) -> list[str]:
+    """What a terminal would show at the end: of a bar that was drawn again and again the last."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return [line for line in lines if line.strip()][-LINES:]

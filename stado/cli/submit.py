@@ -16,6 +16,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stado.cli.submission_end import Ended
     from stado.core.spec import Request, Spec
     from stado.core.states import State
     from stado.jobs.repository import Repository
@@ -43,7 +44,7 @@ _TOLD_SECONDS_MIN = 1.0
     help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
 )
 @job_options
-@click.option("--wait", is_flag=True, help="Wait until all is at rest; exit as the job did.")
+@click.option("--wait", is_flag=True, help="Wait until all has ended, steps too; exit as it did.")
 @json_option
 @target_options
 def submit(
@@ -82,10 +83,16 @@ def submit(
             if as_json:
                 _print_json(submission, request, None)
             return 0
-        states = _wait(repo, submission)
-        if as_json:
-            _print_json(submission, request, states)
-        return _outcome(repo, submission, request, states)
+        return _follow(repo, submission, request, as_json=as_json)
+
+
+def _follow(repo: Repository, submission: Submission, request: Request, *, as_json: bool) -> int:
+    from stado.cli.submission_end import tell_end, wait_for
+
+    ended = wait_for(repo, submission, request)
+    if as_json:
+        _print_json(submission, request, ended)
+    return tell_end(repo, submission, request, ended)
 
 
 def _request(words: tuple[str, ...], batch: str | None, asked: dict[str, Any]) -> Request:
@@ -240,44 +247,9 @@ def _why(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
         return None
 
 
-def _wait(repo: Repository, submission: Submission) -> dict[str, State]:
-    from stado.cli.failures import going_on
-    from stado.cli.following import wait_all_ended
-    from stado.cli.progress import shown_progress
-
-    base = submission.base_id
-    with (
-        going_on(
-            "no longer waiting; what was submitted goes on",
-            f"look again: `stado status {base}`",
-            f"stop it: `stado cancel {base}`",
-        ),
-        shown_progress(len(submission.job_ids)) as show,
-    ):
-        return wait_all_ended(repo, submission.job_ids, base, show)
-
-
-def _outcome(
-    repo: Repository, submission: Submission, request: Request, states: dict[str, State]
-) -> int:
-    from stado.cli import exits, render, views
-    from stado.cli.last_lines import tell_last_lines
-    from stado.cli.outcomes import outcome_line
-    from stado.core.states import State
-    from stado.jobs.sight import present_record
-
-    if not request.batch:
-        record = present_record(repo, submission.base_id)
-        render.tell(outcome_line(record))
-        tell_last_lines(repo, record)
-        return exits.of_job(record)
-    render.tell(f"batch {submission.base_id}: {views.count_text(states.values())}")
-    ended_well = all(state is State.COMPLETED for state in states.values())
-    return exits.OK if ended_well else exits.FAILED
-
-
-def _print_json(submission: Submission, request: Request, states: dict[str, State] | None) -> None:
+def _print_json(submission: Submission, request: Request, ended: Ended | None) -> None:
     from stado.cli import render
+    from stado.cli.pipeline import pipeline_fields
 
     fields: dict[str, Any] = {
         "run_id": submission.run_id,
@@ -285,6 +257,8 @@ def _print_json(submission: Submission, request: Request, states: dict[str, Stat
         "job_ids": submission.job_ids,
         "created": submission.created,
     }
-    if states is not None:
+    if ended is not None:
+        states = ended.states
         fields["statuses"] = {job_id: states[job_id].value for job_id in submission.job_ids}
+        fields["pipelines"] = [pipeline_fields(seen) for seen in ended.pipelines]
     render.print_json(fields)
