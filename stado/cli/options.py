@@ -97,7 +97,9 @@ def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 
 
 def reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Reason]:
-    """Ways to fail after which a job can be tried again, each once."""
+    """Ways to fail after which a job can be tried again."""
+    if not values:
+        return []
     from stado.core.retries import RETRYABLE
     from stado.core.states import Reason
     from stado.settings import did_you_mean
@@ -111,11 +113,13 @@ def reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
                 ctx,
                 param,
             )
-    return sorted({Reason(value) for value in values})
+    return [Reason(value) for value in values]
 
 
 def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[State]:
     """Words for states, in upper or lower case."""
+    if not values:
+        return []
     from stado.core.phases import state_named
     from stado.core.states import State
     from stado.settings import did_you_mean

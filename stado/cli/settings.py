@@ -54,9 +54,10 @@ def list_settings(*, as_json: bool, target: Target) -> None:
     if as_json:
         render.print_json(_fields(settings))
         return
-    width = max(map(len, SETTINGS))
+    texts = {name: _text(settings, name) for name in SETTINGS}
+    width, wide = max(map(len, SETTINGS)), max(map(len, texts.values()))
     for name, setting in SETTINGS.items():
-        render.print_line(f"{name:<{width}}  {_text(settings, name):<8}  {setting.what}")
+        render.print_line(f"{name:<{width}}  {texts[name]:<{wide}}  {setting.what}")
     if settings.changed_at is not None:
         at = render.instant_text(settings.changed_at)
         render.tell(f"changed last at {at} by {settings.changed_by}")

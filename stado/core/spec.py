@@ -334,6 +334,7 @@ def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
         )
     if shared.deadline_at is not None:  # one instant is written in one way
         shared = shared.evolve(deadline_at=_in_utc(shared.deadline_at))
+    shared = shared.evolve(retry_on=sorted(set(shared.retry_on)))
     return Request(batch=batch, commands=commands, shared=shared.evolve(command=""))
 
 

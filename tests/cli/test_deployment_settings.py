@@ -15,10 +15,16 @@ RUNTIME = "limits.runtime_seconds"
 def test_the_list_tells_each_setting_and_what_is_so_without_it(
     stado: Program, world: World
 ) -> None:
-    assert stado.ok("settings", "list").splitlines() == [
-        "limits.runtime_seconds      no limit  how long a job may take, from its first pick-up",
-        "limits.pre_running_seconds  no limit  how long a worker may prepare a job's start",
+    rows = [line.split("  ", 1) for line in stado.ok("settings", "list").splitlines()]
+    assert [(name, *map(str.strip, rest.strip().split("  ", 1))) for name, rest in rows] == [
+        (RUNTIME, "no limit", "how long a job may take, from its first pick-up"),
+        ("limits.pre_running_seconds", "no limit", "how long a worker may prepare a job's start"),
+        ("retries.default", "0", "how often jobs that state nothing are retried"),
+        ("retries.most", "no limit", "how often a job may be retried by itself at most"),
+        ("retries.on", "job_failed,body_hung", "after which failures, where a job does not say"),
+        ("retries.delay_seconds", "1m", "how long a retry waits, where a job does not say"),
     ]
+    assert len({line.rindex("  ") for line in stado.ok("settings", "list").splitlines()}) == 1
     assert stado.json("settings", "list")["settings"][RUNTIME] is None
 
 

@@ -201,7 +201,8 @@ def test_json_says_what_a_running_job_does_as_the_list_does(stado: Program, worl
     stado.ok("cancel", job_id, "--no-wait")
     assert stado.ok("status").splitlines()[1].split()[1] == "cancelling"
     for document in (stado.json("status")["jobs"][0], stado.json("job", "show", job_id)):
-        assert (document["phase"], document["cancel_asked_by"]) == ("stopping", "ada")
+        assert (document["phase"], document["doing"]) == ("RUNNING", "stopping")
+        assert document["cancel_asked_by"] == "ada"
         assert document["started_at"] == instant_text(started_at)
 
 
@@ -249,7 +250,7 @@ def test_a_running_job_shows_what_its_holder_does(stado: Program, world: World, 
     world.beat(world.claim(submit(stado, "x")), Phase(phase))
     assert stado.ok("status").splitlines()[1].split()[1] == phase
     (job,) = stado.json("status")["jobs"]
-    assert (job["status"], job["phase"]) == ("running", phase)
+    assert (job["status"], job["doing"]) == ("running", phase)
 
 
 def test_what_a_job_reports_of_its_progress_is_shown_wherever_it_is_looked_at(

@@ -68,6 +68,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     save = SaveRef(manifest=manifest, sha256=DIGEST, at=sealed_at, size=1)
     seal = PolicySeal(job_id=trained, epoch=1, at=sealed_at, latest=save)
     world.repo.store.create(keys.policy(trained), seal.encode())
+    first = stado.ok("submit", "--run-id", "first", "run")
     job_id = stado.ok(
         *("submit", "--run-id", "every", "--priority", "7", "--cpu", "2.5", "--memory-gb", "4"),
         *("--verify", "test -f out", "--host-dir", "/srv", "--env", "A=1", "--env", "B=x=y"),
@@ -77,7 +78,11 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("--timeout", "2h", "--idle-timeout", "90", "--body-retries", "3", "--final"),
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
-        *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest", "run"),
+        *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest"),
+        *("--retries", "4", "--retry-on", "body_hung", "--retry-delay", "5m"),
+        *("--after", f"{first}:any", "--then", "export=make", "--then", "eval=./judge x=y"),
+        *("--then-parallel", "--then-checkpoint", "latest", "--then-cpu", "2"),
+        *("--then-memory-gb", "8", "run"),
     )
     found = find_job(world.repo, job_id)
     assert found is not None
@@ -119,6 +124,19 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         },
         "snapshot": None,
         "repo": None,
+        "retries": 4,
+        "retry_on": ["body_hung"],
+        "retry_delay_seconds": 300,
+        "after": [{"job_id": first, "when": "any"}],
+        "then": [
+            {"name": "export", "command": "make", "type": "export"},
+            {"name": "eval", "command": "./judge x=y", "type": "eval"},
+        ],
+        "then_parallel": True,
+        "then_from": "latest",
+        "then_cpu": 2.0,
+        "then_memory_gb": 8.0,
+        "step_of": None,
     }
 
 
@@ -130,9 +148,10 @@ def test_every_field_of_the_spec_has_an_option() -> None:
 
     others = {"words", "run_id", "batch", "wait", "as_json", *Target._fields}
     others.add("env_file")  # the same field as --env
+    others_of_spec = {"unknown_fields", "step_of"}  # the latter is said by who launches a step
     asked = {parameter.name for parameter in submit.params} - others
     fields = {PINNED_AS.get(name, name) for name in asked}
-    assert fields | {"command"} == set(Spec.__struct_fields__) - {"unknown_fields"}
+    assert fields | {"command"} == set(Spec.__struct_fields__) - others_of_spec
 
 
 @pytest.mark.parametrize("typed", ["KEY=hunter2-hunter2", "KEY", "KEY=a#b#c", "KEY=a #b", "KEY=#b"])

@@ -128,7 +128,7 @@ def test_a_cancel_that_does_not_get_through_says_so(stado: Program, world: World
     assert f"trouble   {trouble}" in shown
     assert "cancel    asked for by ada" in shown
     document = stado.json("job", "why", job_id)
-    assert (document["status"], document["phase"]) == ("running", "stopping")
+    assert (document["status"], document["doing"]) == ("running", "stopping")
     assert document["trouble"] == trouble
     result = stado("status")
     assert result.stdout.splitlines()[1].split()[1] == "cancelling"

@@ -149,6 +149,26 @@ def test_an_option_makes_the_same_request_as_on_the_command_line(
     assert stado.ok("submit", "--run-id", "x", *words, "run") == job.id
 
 
+def test_what_goes_before_and_after_is_asked_for_as_on_the_command_line(
+    stado: Program, world: World
+) -> None:
+    first = submitted("first")
+    job = submitted(
+        after=[f"{first.id}:any"],
+        then={"export": "a"},
+        then_parallel=True,
+        then_checkpoint="latest",
+        then_cpu=2,
+        then_memory_gb=8,
+    )
+    again = stado.ok(
+        *("submit", "--run-id", "x", "--after", f"{first.id}:any", "--then", "export=a"),
+        *("--then-parallel", "--then-checkpoint", "latest", "--then-cpu", "2"),
+        *("--then-memory-gb", "8", "run"),
+    )
+    assert again == job.id
+
+
 @pytest.mark.parametrize("typed", [{"KEY": "hunter2-hunter2"}, {"KEY": "hunter2#é"}, "hunter2"])
 def test_a_secret_in_place_of_its_name_is_refused_and_not_repeated(
     world: World, typed: Any
@@ -196,7 +216,10 @@ def test_what_cannot_be_is_refused_with_its_value_and_nothing_is_queued(
         (lambda: submitted(env=["A=1"]), "env is a mapping"),
         (lambda: submitted(input_artifact="data=x"), "input_artifact is a mapping"),
         (lambda: submitted(expect_output="model"), r"a list of strings, such as \['model'\]"),
-        (lambda: submitted(memory=3), "no option 'memory'; did you mean 'memory_gb'?"),
+        (
+            lambda: submitted(memory=3),
+            "no option 'memory'; did you mean 'memory_gb' or 'then_memory_gb'?",
+        ),
         (lambda: api.submit(run_id="x"), "a command, or commands="),  # type: ignore[call-overload]
         (lambda: api.submit(["a", "b"], run_id="x"), "one string"),  # type: ignore[call-overload]
         (lambda: api.submit("a"), "run_id"),  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from stado.core import keys
 from stado.core.records import Capacity, Ending, Intent, Phase
-from stado.core.spec import Snapshot, Spec, make_request
+from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.errors import Denied, NotFound
 from stado.jobs import saving, snapshots
@@ -119,6 +119,9 @@ def requests_of_agents(folder: Path) -> set[Request]:
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _claim)
     _forget_an_agent(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     _fetch_code(requests, folder)
+    for move in _following_moves().values():
+        world = World()
+        move(world, RecordingStore(world.store, requests), world.submit())
     for number, life in enumerate(_LIVES):
         life(RecordedScene(folder / str(number), requests))
     return requests
@@ -140,8 +143,18 @@ def _moves() -> dict[str, Move]:
         "cancel what is paused": _cancel_paused,
         **{f"retry what {state.value}": partial(_retry, state) for state in _RETRIED},
         "delete": _delete,
+        **_following_moves(),
     }
     return MOVES | own
+
+
+def _following_moves() -> dict[str, Move]:
+    """Of jobs that follow others."""
+    return {
+        "submit what waits": _submit_waiting,
+        "end what is waited for": _end_awaited,
+        "complete what a step follows": _complete_root,
+    }
 
 
 def _submitters_moves() -> dict[str, Move]:
@@ -152,6 +165,7 @@ def _submitters_moves() -> dict[str, Move]:
         **{f"retry what {state.value}": partial(_retry, state) for state in _RETRIED},
         "delete": _delete,
         **{f"delete what {verdict.value}": partial(_delete_left, verdict) for verdict in _ENDED},
+        **_following_moves(),
     }
 
 
@@ -242,6 +256,27 @@ def _retry(verdict: Verdict, world: World, store: Store, job: str) -> None:
 def _delete(world: World, store: Store, job: str) -> None:
     cancel(world.repo, job, by="ada")
     delete(world.repo_over(store), job, by="ada")
+
+
+def _submit_waiting(world: World, store: Store, job: str) -> None:
+    request = make_request(["one"], Spec(command="", after=[After(job_id=job)]), batch=False)
+    submit(world.repo_over(store), run_id="waits", request=request, submitter="ada")
+
+
+def _end_awaited(world: World, store: Store, job: str) -> None:
+    _submit_waiting(world, world.store, job)
+    end(world.repo_over(store), world.claimed_of(job))
+
+
+def _complete_root(world: World, store: Store, job: str) -> None:
+    """Its step takes the same code along."""
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "archive"
+        archive.write_bytes(b"x")
+        _bring(world.repo, archive)
+    steps = [Step(name="export", command="make")]
+    root = world.submit(spec=Spec(command="", snapshot=_SNAPSHOT, then=steps))
+    end(world.repo_over(store), world.claimed_of(root))
 
 
 def _beat(world: World, store: Store, job: str) -> None:
