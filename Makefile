@@ -19,7 +19,7 @@ DEMO := $(BIN)/python examples/digits-sweep/demo.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo bench sim soak faults chaos lock clean
+.PHONY: help venv test check format demo bench sim soak faults chaos golden lock clean
 
 help:  ## Show this list
 	@echo 'Targets (each sets up .venv when it has to):'
@@ -65,6 +65,9 @@ faults: $(STAMP)  ## Simulate small scenarios with every fault at every request 
 
 chaos: $(STAMP)  ## Hurt real processes for three minutes and check what is left (ARGS='--store file --seed 7')
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+golden: $(STAMP)  ## Write anew what commands answer to programs (tests/cli/golden)
+	REWRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/cli/test_golden.py
 
 lock:  ## Pin the newest versions that fit, from a clean environment, into requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer with venv: install one, or say make PYTHON=...' >&2; exit 1; }

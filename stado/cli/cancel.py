@@ -56,23 +56,23 @@ def cancel(
 
 def _cancel_pipeline(repo: Repository, text: str, wish: Wish) -> int:
     """Also the step that is launched meanwhile, where a job had completed before it was asked."""
-    from stado.cli import exits, render
+    from stado.cli import render
     from stado.cli.pipeline import root_named, summary
     from stado.cli.selectors import Selection
-    from stado.cli.stopping import stop_jobs
+    from stado.cli.stopping import Stopped, stop, tell_stopped
     from stado.jobs.pipeline_sight import live_jobs, look
 
-    seen, asked, code = look(repo, root_named(repo, text)), set[str](), exits.OK
+    seen, stopped = look(repo, root_named(repo, text)), Stopped([], {}, 0.0)
     for _ in range(len(seen.root.spec.then) + 1):
-        job_ids = [job_id for job_id in live_jobs(seen) if job_id not in asked]
+        job_ids = [job_id for job_id in live_jobs(seen) if job_id not in stopped.records]
         if not job_ids:
             break
-        asked |= set(job_ids)
         selection = Selection(text, job_ids, batch=len(job_ids) > 1)
-        code = max(code, stop_jobs(repo, selection, _cancelling(), wish))
+        stopped += stop(repo, selection, _cancelling(), wish)
         seen = look(repo, seen.root.id)
+    code = tell_stopped(stopped, _cancelling(), wish)
     render.tell(summary(seen))
-    return code if asked else exits.FAILED
+    return code
 
 
 def _cancelling() -> Manner:
@@ -96,6 +96,7 @@ def _nothing_to_do(repo: Repository, selection: Selection, *, asks: bool, as_jso
     from stado.cli import render
     from stado.cli.selectors import ALL
     from stado.cli.stopping import described, states_in
+    from stado.jobs.sight import present_record
 
     if selection.text == ALL and not selection.job_ids:
         if as_json:
@@ -109,6 +110,9 @@ def _nothing_to_do(repo: Repository, selection: Selection, *, asks: bool, as_jso
     if any(not state.terminal for state in states_in(repo, selection).values()):
         return False
     render.tell(f"stado: your newest, {described(repo, selection)}, has ended: not cancelled")
+    if present_record(repo, selection.job_ids[0]).spec.then:
+        pipeline = f"{PIPELINE_PREFIX}{selection.job_ids[0]}"
+        render.tell(f"`stado cancel {pipeline}` cancels those of its steps that have not ended")
     return True
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from stado.core.states import State
+from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
     from stado.cli.selectors import Selection
@@ -93,7 +93,7 @@ def confirmed(verb: str, what: str, *, done: str) -> bool:
 
 
 def described(repo: Repository, selection: Selection) -> str:
-    """``job zzz (run x, running: `python train.py`)``, `batch zzz (run x: 2 queued, 1 running)`."""
+    """``train job zzz (run x, running: `python train.py`)``, `batch zzz (run x: 2 queued)`."""
     from stado.cli import views
     from stado.jobs.sight import present_record
 
@@ -104,7 +104,8 @@ def described(repo: Repository, selection: Selection) -> str:
     command = record.spec.command
     if len(command) > _COMMAND_MAX:
         command = f"{command[: _COMMAND_MAX - 1]}…"
-    return f"job {record.id} (run {record.run_id}, {record.state.value}: `{command}`)"
+    of_type = "" if record.spec.type is JobType.JOB else f"{record.spec.type.value} "
+    return f"{of_type}job {record.id} (run {record.run_id}, {record.state.value}: `{command}`)"
 
 
 def states_in(repo: Repository, selection: Selection) -> dict[str, Any]:
@@ -117,8 +118,29 @@ def states_in(repo: Repository, selection: Selection) -> dict[str, Any]:
 # --- doing it -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What came of asking, and of waiting where that was wished."""
+
+    answers: list[Stopping]
+    records: dict[str, Record]
+    seconds: float
+
+    def __add__(self, later: Stopped) -> Stopped:
+        return Stopped(
+            self.answers + later.answers,
+            self.records | later.records,
+            self.seconds + later.seconds,
+        )
+
+
 def stop_jobs(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> int:
     """Asks, waits where that is wished, tells; the exit code: 0 when all are as was asked."""
+    return tell_stopped(stop(repo, selection, manner, wish), manner, wish)
+
+
+def stop(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> Stopped:
+    """Asks, and waits where that is wished."""
     began = repo.clock.monotonic()
     answers = _stop_all(repo, selection, manner, wish)
     records = {answer.record.id: answer.record for answer in answers}
@@ -128,8 +150,7 @@ def stop_jobs(repo: Repository, selection: Selection, manner: Manner, wish: Wish
             _tell_asked(asked, records, repo.deployment, manner, wait=wish.wait)
             if wish.wait:
                 records |= _wait(repo, [records[job_id] for job_id in asked], manner, wish.by)
-    seconds = repo.clock.monotonic() - began
-    return _answer(answers, records, manner, wish, seconds=seconds)
+    return Stopped(answers, records, repo.clock.monotonic() - began)
 
 
 def _stop_all(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> list[Stopping]:
@@ -284,16 +305,11 @@ def _tell_asked(
     render.tell(f"{told}{waiting if wait else ''}")
 
 
-def _answer(
-    answers: list[Stopping],
-    records: dict[str, Record],
-    manner: Manner,
-    wish: Wish,
-    *,
-    seconds: float,
-) -> int:
+def tell_stopped(stopped: Stopped, manner: Manner, wish: Wish) -> int:
+    """The exit code: 0 when all that had not ended are as was asked."""
     from stado.cli import exits, render
 
+    answers, records = stopped.answers, stopped.records
     open_ones = [answer for answer in answers if _was_open(answer)]
     others = [answer for answer in answers if not _was_open(answer)]
     ended = [records[answer.record.id] for answer in open_ones]
@@ -304,7 +320,7 @@ def _answer(
             render.print_line(f"{record.id}  {record.state.value}")
         _tell_not_stopped(ended, others, manner)
         if ended:
-            render.tell(_summary(ended, len(others), manner, seconds))
+            render.tell(_summary(ended, len(others), manner, stopped.seconds))
             _tell_unanswered(ended)
     done = (manner.state,) if wish.wait else (manner.state, State.RUNNING, State.QUEUED)
     return exits.OK if ended and all(record.state in done for record in ended) else exits.FAILED

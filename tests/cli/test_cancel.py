@@ -34,7 +34,7 @@ def interrupted_batch(stado: Program, world: World) -> tuple[str, str]:
 
 
 def test_a_queued_job_is_cancelled_at_once(stado: Program, world: World) -> None:
-    """R205"""
+    """R99, R101, R205"""
     job_id = submit(stado, "x")
     assert stado.ok("cancel", job_id) == f"{job_id}  cancelled"
     (job,) = stado.json("status", job_id)["jobs"]
@@ -52,7 +52,7 @@ def test_a_job_at_rest_keeps_its_outcome_and_it_is_said(stado: Program, world: W
 
 
 def test_a_running_job_is_waited_for(stado: Program, world: World) -> None:
-    """R205"""
+    """R71, R104, R205"""
     job_id = submit(stado, "x")
     claimed = world.claim(job_id)
     process = stado.start("cancel", job_id)
@@ -72,6 +72,7 @@ def test_a_running_job_is_waited_for(stado: Program, world: World) -> None:
 def test_a_job_that_completes_meanwhile_keeps_that_and_it_is_1(
     stado: Program, world: World
 ) -> None:
+    """R105"""
     job_id = submit(stado, "x")
     claimed = world.claim(job_id)
     process = stado.start("cancel", job_id)
@@ -84,6 +85,7 @@ def test_a_job_that_completes_meanwhile_keeps_that_and_it_is_1(
 
 
 def test_without_waiting_the_request_is_made(stado: Program, world: World) -> None:
+    """R104"""
     job_id = submit(stado, "x")
     world.claim(job_id)
     result = stado("cancel", job_id, "--no-wait")
@@ -137,6 +139,7 @@ def test_a_silent_worker_is_not_waited_for_beyond_its_lease(
 
 
 def test_ctrl_c_stops_the_waiting_and_not_the_cancel(stado: Program, world: World) -> None:
+    """R104"""
     job_id = submit(stado, "x")
     world.claim(job_id)
     process = stado.start("cancel", job_id)
@@ -269,6 +272,28 @@ def test_the_newest_that_has_ended_is_not_asked_about(stado: Program, world: Wor
     result = stado("cancel")
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"your newest, job {job_id} (run x, completed: `run`), has ended" in result.stderr
+
+
+def test_a_question_names_what_sort_of_job_it_is(stado: Program, world: World) -> None:
+    """R100: a step that was launched is no submission of somebody's."""
+    job_id = stado.ok(
+        "submit", "--run-id", "x", "--type", "train", "--then", "eval=./eval", "./train"
+    )
+    sentence = stado.refused("cancel")
+    assert f"cancel your newest, train job {job_id} (run x, queued: `./train`)" in sentence
+
+
+def test_of_a_pipeline_whose_root_has_completed_the_way_to_its_steps_is_told(
+    stado: Program, world: World
+) -> None:
+    root = stado.ok("submit", "--run-id", "x", "--then", "eval=./eval", "./train")
+    world.complete(root)
+    result = stado("cancel")
+    assert result.exit_code == 1
+    assert f"`stado cancel pipeline_{root}` cancels those of its steps" in result.stderr
+    document = stado.json("cancel", f"pipeline_{root}")
+    assert [job["status"] for job in document["jobs"]] == ["cancelled"]
+    assert stado.json("cancel", f"pipeline_{root}") == {"schema": 1, "jobs": []}
 
 
 def ask(stado: Program, environment: dict[str, str], answer: bytes) -> tuple[int, str]:

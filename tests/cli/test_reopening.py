@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from stado.core.records import Phase
 from stado.core.states import Reason, State, Verdict
+from stado.jobs import snapshots
 from stado.jobs.changes import pause, resume, retry
+from stado.jobs.queue_index import read_page
 from tests.cli.conftest import Program, World, run_each
 
 
@@ -116,6 +119,70 @@ def test_a_single_refusal_is_2_and_says_why(
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[0].endswith(f"({code})")
     assert member in result.stderr
+
+
+def test_a_job_tells_whether_it_can_be_retried_as_the_retry_does(
+    stado: Program, world: World
+) -> None:
+    """R17, R23"""
+    for name in ("queued", "done", "final", "failed", "cancelled"):
+        submit(stado, name, *(["--final"] if name == "final" else []))
+    job_ids = {job["run_id"]: job["job_id"] for job in stado.json("jobs")["jobs"]}
+    world.complete(job_ids["done"])
+    world.fail(job_ids["final"], 3)
+    world.fail(job_ids["failed"], 3)
+    stado.ok("cancel", "cancelled")
+    told = {name: stado.json("job", "show", name)["retryable"] for name in job_ids}
+    assert {name: (one["allowed"], one["code"]) for name, one in told.items()} == {
+        "queued": (False, "still_live"),
+        "done": (False, "completed_is_final"),
+        "final": (False, "terminal_is_final"),
+        "failed": (True, None),
+        "cancelled": (True, None),
+    }
+    listed = {job["run_id"]: job["retryable"] for job in stado.json("jobs")["jobs"]}
+    assert listed == told
+    for name in ("queued", "done", "final"):
+        assert stado.refused("job", "retry", name) == told[name]["detail"]
+    assert "it cannot be retried (terminal_is_final): " in stado.ok("job", "show", "final")
+    assert f"`stado job retry {job_ids['failed']}` queues it again" in stado.ok(
+        "job", "show", "failed"
+    )
+    for name in ("failed", "cancelled"):
+        stado.ok("job", "retry", name)
+        again = stado.json("job", "show", name)["retryable"]
+        assert (again["allowed"], again["code"]) == (False, "retry_already_queued")
+
+
+def test_whether_files_are_still_there_is_looked_up_where_one_job_is_shown(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R23, R56: a list does not read for it, and does not say what it does not know."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("pass")
+    job_id = submit(stado, "x", "--workdir", str(tmp_path / "code"))
+    world.fail(job_id, 3)
+    shown, (listed,) = stado.json("job", "show", job_id), stado.json("jobs")["jobs"]
+    assert (shown["retryable"]["allowed"], listed["retryable"]["allowed"]) == (True, None)
+    digest = shown["snapshot"]["digest"]
+    snapshots.drop_reference(world.repo, digest, "x")
+    assert snapshots.remove_unnamed(world.repo, digest)
+    told = stado.json("job", "show", job_id)["retryable"]
+    assert (told["allowed"], told["code"]) == (False, "snapshot_missing")
+    assert stado.refused("job", "retry", job_id) == told["detail"]
+    assert "submit it anew" in told["detail"]
+
+
+def test_a_retried_job_has_to_be_let_in_like_any_other(stado: Program, world: World) -> None:
+    """R19"""
+    job_id = submit(stado, "x")
+    world.fail(job_id, 3)
+    stado.ok("queue", "pause")
+    stado.ok("job", "retry", job_id)
+    assert stado.json("job", "why", job_id)["wait_reasons"][0] == "queue_paused"
+    stado.ok("queue", "resume")
+    (entry,) = read_page(world.repo).entries
+    assert (entry.job_id, entry.epoch) == (job_id, 2)
 
 
 def test_a_final_job_is_not_retried(stado: Program, world: World) -> None:
