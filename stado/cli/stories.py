@@ -191,6 +191,8 @@ def _status(story: Story, now: datetime) -> str:
         parts.append(f"retried {plural(record.manual_retries, 'time')}")
     if record.auto_retries:
         parts.append(f"tried again {plural(record.auto_retries, 'time')} by itself")
+    if record.lease_losses:
+        parts.append(f"lost {plural(record.lease_losses, 'time')}")
     if record.pauses:
         parts.append(f"paused {plural(record.pauses, 'time')}")
     if life is not None and life.heartbeat is not None and life.heartbeat.runs > 1:

@@ -184,6 +184,28 @@ def test_a_story_tells_of_limits_and_runs(stado: Program, world: World) -> None:
     assert "org_runtime_limit_exceeded" in stado.ok("status")
 
 
+def test_each_kind_of_again_has_its_own_counter(stado: Program, world: World) -> None:
+    """R17, R21, R75: run again, tried again by itself, lost, retried by somebody; `retry_count` is
+    of the second and the last."""
+    job_id = stado.ok("submit", "--run-id", "again", "--retries", "5", "--body-retries", "2", "run")
+    world.fail(job_id, 3)
+    for _ in range(2):
+        stado.ok("job", "retry", job_id)
+        world.fail(job_id, 3)
+    stado.ok("job", "retry", job_id)
+    for reason in (Reason.LEASE_EXPIRED, Reason.SUPERVISOR_DIED):
+        world.end(world.claim(job_id), Verdict.LOST, reason=reason)
+    tried = {"reason": Reason.JOB_FAILED, "started_at": world.repo.now(), "runs": 2}
+    world.end(world.claim(job_id), Verdict.RETRYING, retry_at=world.repo.now(), **tried)
+    world.end(world.claim(job_id), Verdict.FAILED, **tried | {"runs": 3})
+    fields = stado.json("job", "show", job_id)
+    again = ("runs", "auto_retries", "lease_losses", "manual_retries", "retry_count")
+    assert [fields[name] for name in again] == [3, 1, 2, 3, 4]
+    shown = stado.ok("job", "show", job_id)
+    assert "retried 3 times, tried again 1 time by itself, lost 2 times" in shown
+    assert shown.count("its command was run ") == 2
+
+
 def test_values_of_the_environment_are_not_shown(stado: Program, world: World) -> None:
     job_id = stado.ok("submit", "--run-id", "x", "--env", "KEY=hidden-value", "run")
     for args in (["show", job_id], ["show", job_id, "--json"]):

@@ -59,6 +59,7 @@ def test_a_step_has_its_own_size_and_what_the_job_before_it_shared() -> None:
             retries=3,
             body_retries=2,
             timeout_seconds=60,
+            idle_timeout_seconds=60,
             expected_outputs=["model"],
             environment={"A": "1"},
             secrets={"TOKEN": "team#token"},
@@ -74,8 +75,9 @@ def test_a_step_has_its_own_size_and_what_the_job_before_it_shared() -> None:
     for name in ("environment", "secrets", "repo", "image", "deadline_at", "max_lease_losses"):
         assert getattr(spec, name) == getattr(before, name)
     assert (spec.command, spec.cpu, spec.memory_gb, spec.priority) == ("./export", 2, None, 7)
-    own = (spec.verify, spec.retries, spec.body_retries, spec.timeout_seconds)
-    assert own == (None, None, 0, None)
+    own = (spec.verify, spec.retries, spec.body_retries)
+    assert own == (None, None, 0)
+    assert (spec.timeout_seconds, spec.idle_timeout_seconds) == (None, None)
     assert spec.expected_outputs == []
     assert (spec.inputs, spec.start_from) == ([LEFT], SAVE)
     make_request([spec.command], spec, batch=False)

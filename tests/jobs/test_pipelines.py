@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from stado.jobs.changes import cancel, rerun, retry
 from stado.jobs.deletion import delete
 from stado.jobs.endings import settle
 from stado.jobs.pipeline_sight import cancel_pipeline, look
+from stado.jobs.queue_index import Repair
 from tests.jobs.actors import Crash, mortal
 from tests.jobs.world import World, end, heal
 
@@ -148,6 +150,23 @@ def test_a_failed_step_leaves_a_partial_pipeline_and_its_retry_goes_on(world: Wo
     run_next(world)
     run_next(world)
     assert look(world.repo, root).state is PipelineState.SUCCEEDED
+
+
+def test_a_step_has_the_deadline_of_its_root_and_is_ended_at_it_in_the_queue(
+    world: World,
+) -> None:
+    """R61, R136: its time in the queue counts, and that of the root before."""
+    deadline = world.clock.now() + timedelta(seconds=100)
+    root = submitted(world, deadline_at=deadline, timeout_seconds=90)
+    claimed = world.start()
+    world.clock.sleep(80)
+    world.end(claimed)
+    export = step(world, root, 1)
+    assert (export.spec.deadline_at, export.spec.timeout_seconds) == (deadline, None)
+    world.clock.sleep(21)
+    Repair(world.repo).turn()
+    assert world.states(export.id) == {State.TIMED_OUT}
+    assert look(world.repo, root).state is PipelineState.PARTIAL
 
 
 def test_a_root_that_is_retried_launches_its_steps_then(world: World) -> None:

@@ -174,7 +174,7 @@ def test_a_paused_job_is_cancelled_without_being_queued(world: World) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT])
 def test_what_has_ended_badly_is_retried_under_its_own_id(world: World, verdict: Verdict) -> None:
-    """R50, R66, T29: what has ended stays readable."""
+    """R17, R50, R66, T29: what has ended stays readable."""
     job = ended(world, verdict)
     before = world.record(State(verdict.value), job)
     world.clock.sleep(30)

@@ -68,6 +68,20 @@ def test_a_command_within_its_memory_is_left_alone(each: LiveProcesses, tmp_path
     assert job.memory_exceeded() is None
 
 
+@pytest.mark.usefixtures("no_descriptor_leaks", "no_groups_left")
+@pytest.mark.parametrize(("script", "exit_code"), [("kill -9 $$", -9), ("sh -c 'kill -9 $$'", 137)])
+def test_a_kill_for_another_reason_is_no_want_of_memory(
+    each: LiveProcesses, tmp_path: Path, script: str, exit_code: int
+) -> None:
+    """R82: signal 9 and exit code 137 say nothing of that, whatever keeps the command's memory."""
+    order = command(tmp_path, "sh", "-c", f"{script}; exit $?", memory_bytes=96 * MIB)
+    job = each.start(order)
+    assert job.wait(WAIT_SECONDS) == exit_code
+    assert job.memory_exceeded() is None
+    assert job.close(WAIT_SECONDS)
+    assert job.memory_exceeded() is None
+
+
 def memory_groups(pid: int) -> set[str]:
     """Where the threads of a process are in the hierarchy of version 1, if there is one."""
     threads = Path(f"/proc/{pid}/task").glob("*/cgroup")
