@@ -23,11 +23,24 @@ PIPELINE_PREFIX = "pipeline_"
 @click.argument("job", metavar="[ID]", required=False)
 @options.reason_option
 @click.option("--no-wait", is_flag=True, help="Do not wait for a running job to have stopped.")
+@click.option(
+    "--terminate",
+    is_flag=True,
+    help="Ask for the machine of a running job to be given back, too. It is kept with the request; "
+    "nobody heeds it yet, for stado rents no machines.",
+)
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @json_option
 @target_options
 def cancel(
-    *, job: str | None, note: str | None, no_wait: bool, yes: bool, as_json: bool, target: Target
+    *,
+    job: str | None,
+    note: str | None,
+    no_wait: bool,
+    terminate: bool,
+    yes: bool,
+    as_json: bool,
+    target: Target,
 ) -> int:
     """Cancel a job, or every job of a batch: a queued or a paused one at once, a running one at its
     worker's next check-in. `stado stop` is the same.
@@ -45,16 +58,16 @@ def cancel(
     wish = Wish(by=user_name(), note=note, wait=not no_wait, as_json=as_json)
     with opened_repository(target) as repo:
         if job is not None and job.strip().startswith(PIPELINE_PREFIX):
-            return _cancel_pipeline(repo, job, wish)
+            return _cancel_pipeline(repo, job, wish, _cancelling(terminate=terminate))
         selection = _selection(repo, job, wish.by)
         if _nothing_to_do(repo, selection, asks=job is None, as_json=as_json):
             return exits.FAILED if selection.job_ids else exits.OK
         if not (yes or _may_go_on(repo, selection, unnamed=job is None)):
             return exits.FAILED
-        return stop_jobs(repo, selection, _cancelling(), wish)
+        return stop_jobs(repo, selection, _cancelling(terminate=terminate), wish)
 
 
-def _cancel_pipeline(repo: Repository, text: str, wish: Wish) -> int:
+def _cancel_pipeline(repo: Repository, text: str, wish: Wish, manner: Manner) -> int:
     """Also the step that is launched meanwhile, where a job had completed before it was asked."""
     from stado.cli import render
     from stado.cli.pipeline import root_named, summary
@@ -68,19 +81,27 @@ def _cancel_pipeline(repo: Repository, text: str, wish: Wish) -> int:
         if not job_ids:
             break
         selection = Selection(text, job_ids, batch=len(job_ids) > 1)
-        stopped += stop(repo, selection, _cancelling(), wish)
+        stopped += stop(repo, selection, manner, wish)
         seen = look(repo, seen.root.id)
-    code = tell_stopped(stopped, _cancelling(), wish)
+    code = tell_stopped(stopped, manner, wish)
     render.tell(summary(seen))
     return code
 
 
-def _cancelling() -> Manner:
+def _cancelling(*, terminate: bool) -> Manner:
+    from functools import partial
+
+    from stado.cli import render
     from stado.cli.stopping import Manner
     from stado.core.states import State
     from stado.jobs import changes
 
-    return Manner(verb="cancel", state=State.CANCELLED, command="stado cancel", stop=changes.cancel)
+    if terminate:
+        render.tell(
+            "--terminate is kept with the request; no machine is given back: none is rented"
+        )
+    stop = partial(changes.cancel, terminate=terminate)
+    return Manner(verb="cancel", state=State.CANCELLED, command="stado cancel", stop=stop)
 
 
 def _selection(repo: Repository, text: str | None, user: str) -> Selection:

@@ -117,13 +117,18 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
         when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
         stopping = life_word(life) == CANCELLING
         then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
-        yield "cancel", f"asked for by {life.cancel_asked_by}{when}{_because(life.note)}{then}"
+        machine = _WITH_ITS_MACHINE if life.terminate_asked else ""
+        asked = f"asked for by {life.cancel_asked_by}{when}{machine}{_because(life.note)}{then}"
+        yield "cancel", asked
     elif life.pause_asked_by is not None:
         asked_at = life.pause_asked_at
         when = f" {ago_text(asked_at, now)}" if asked_at is not None else ""
         stopping = life_word(life) == PAUSING
         then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
         yield "pause", f"asked for by {life.pause_asked_by}{when}{_because(life.note)}{then}"
+
+
+_WITH_ITS_MACHINE = ", to give its machine back (--terminate), which nobody heeds yet"
 
 
 def _because(note: str | None) -> str:
@@ -372,7 +377,8 @@ def _asked_by(epoch: EpochStory) -> str:
         return ""
     told = epoch.end.ending.detail if epoch.end is not None else None
     note = None if epoch.note is not None and epoch.note in (told or "") else epoch.note
-    return f", asked for by {asked}{_because(note)}"
+    machine = _WITH_ITS_MACHINE if epoch.terminate_asked else ""
+    return f", asked for by {asked}{machine}{_because(note)}"
 
 
 def _late(epoch: EpochStory, now: datetime) -> Iterator[str]:
@@ -404,6 +410,7 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "output_bytes": ending.output_bytes if ending else None,
         "warnings": warning_fields(ending),
         "cancel_asked_by": epoch.cancel_asked_by,
+        "terminate_asked": epoch.terminate_asked,
         "pause_asked_by": epoch.pause_asked_by,
         "asked_reason": epoch.note,
         "opening": _opening_fields(epoch.opening) if epoch.opening else None,

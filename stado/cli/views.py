@@ -267,6 +267,7 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
         "live": heartbeat.live if heartbeat else None,
         "last_heard_at": instant_text(heartbeat.at) if heartbeat else None,
         "cancel_asked_by": life.cancel_asked_by if life is not None else None,
+        "terminate_asked": life is not None and life.terminate_asked,
         "pause_asked_by": life.pause_asked_by if life is not None else None,
     }
 

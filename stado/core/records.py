@@ -366,6 +366,8 @@ class Asks(Document, frozen=True, kw_only=True):
     cancel_at: Instant | None = None
     cancel_note: Line | None = None
     """Why, in the words of who asked."""
+    terminate: bool = False
+    """Whether the machine that has it is to be given back with the cancel. Nobody rents any yet."""
     pause: bool = False
     pause_by: str | None = None
     pause_at: Instant | None = None

@@ -43,13 +43,19 @@ class Stopping:
     stopped_now: bool
 
 
-def cancel(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Stopping:
-    """Cancels a queued or a paused job at once; asks the holder of a running one to stop it.
+def cancel(
+    repo: Repository, job_id: str, *, by: str, note: str | None = None, terminate: bool = False
+) -> Stopping:
+    """Cancels a queued or a paused job at once; asks the holder of a running one to stop it, and,
+    with `terminate`, whoever rented its machine to give that back.
 
     Either way the request is durable when this returns, and the job never starts again, unless
     somebody has it retried. Raises `NotFound` for an unknown job."""
     return _on_present(
-        repo, job_id, "cancelled", lambda found: _cancel_found(repo, found, by=by, note=note)
+        repo,
+        job_id,
+        "cancelled",
+        lambda found: _cancel_found(repo, found, by=by, note=note, terminate=terminate),
     )
 
 
@@ -84,22 +90,28 @@ def _present(repo: Repository, job_id: str) -> Record:
 
 
 def _cancel_found(
-    repo: Repository, record: Record, *, by: str, note: str | None
+    repo: Repository, record: Record, *, by: str, note: str | None, terminate: bool
 ) -> Stopping | None:
     if record.state is State.PAUSED:
         return _cancel_paused(repo, record, by=by, note=note)
-    return _stop(repo, record, Intent.CANCEL, by=by, note=note)
+    return _stop(repo, record, Intent.CANCEL, by=by, note=note, terminate=terminate)
 
 
 def _stop(
-    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+    repo: Repository,
+    record: Record,
+    intent: Intent,
+    *,
+    by: str,
+    note: str | None,
+    terminate: bool = False,
 ) -> Stopping | None:
     """None when the epoch is not, or no longer, the one to stop."""
     if record.state.at_rest:
         return Stopping(record, None, stopped_now=False)
     if record.state is State.QUEUED:
         return _stop_queued(repo, record, intent, by=by, note=note)
-    return _ask_holder(repo, record, intent, by=by, note=note)
+    return _ask_holder(repo, record, intent, by=by, note=note, terminate=terminate)
 
 
 def _stop_queued(
@@ -121,11 +133,17 @@ def _stop_queued(
 
 
 def _ask_holder(
-    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
+    repo: Repository,
+    record: Record,
+    intent: Intent,
+    *,
+    by: str,
+    note: str | None,
+    terminate: bool,
 ) -> Stopping | None:
     """Adds the flag, then looks whether the epoch still lives: whoever ends it after that look
     has to read the flag."""
-    asked = ask(repo, record.id, record.epoch, intent, by=by, note=note)
+    asked = ask(repo, record.id, record.epoch, intent, by=by, note=note, terminate=terminate)
     end = repo.find_end(record.id, record.epoch)
     if end is None:
         return Stopping(record, asked, stopped_now=False)

@@ -276,16 +276,27 @@ def claim_for_intent(
 
 
 def ask(
-    repo: Repository, job_id: str, epoch: int, intent: Intent, *, by: str, note: str | None = None
+    repo: Repository,
+    job_id: str,
+    epoch: int,
+    intent: Intent,
+    *,
+    by: str,
+    note: str | None = None,
+    terminate: bool = False,
 ) -> Asks:
-    """Adds a flag to what is asked of an epoch. Flags are only ever added."""
+    """Adds a flag to what is asked of an epoch, and `terminate` to a cancel. Flags are only ever
+    added."""
     key = keys.asks(job_id, epoch)
     for _ in repo.rounds():
         found = repo.find_asks(job_id, epoch)
         asked = found.value if found is not None else Asks(nonce="")
-        if asked.cancel if intent is Intent.CANCEL else asked.pause:
+        was_asked = asked.cancel if intent is Intent.CANCEL else asked.pause
+        if was_asked and asked.terminate >= terminate:
             return asked
-        asked = _with_flag(repo, asked, intent, by=by, note=note)
+        if not was_asked:
+            asked = _with_flag(repo, asked, intent, by=by, note=note)
+        asked = asked.evolve(terminate=asked.terminate or terminate, nonce=repo.entropy.token())
         if found is None:
             if repo.create(key, asked) is not None:
                 return asked
@@ -299,10 +310,10 @@ def ask(
 
 
 def _with_flag(repo: Repository, asked: Asks, intent: Intent, *, by: str, note: str | None) -> Asks:
-    at, nonce = repo.now(), repo.entropy.token()
+    at = repo.now()
     if intent is Intent.CANCEL:
-        return asked.evolve(cancel=True, cancel_by=by, cancel_at=at, cancel_note=note, nonce=nonce)
-    return asked.evolve(pause=True, pause_by=by, pause_at=at, pause_note=note, nonce=nonce)
+        return asked.evolve(cancel=True, cancel_by=by, cancel_at=at, cancel_note=note)
+    return asked.evolve(pause=True, pause_by=by, pause_at=at, pause_note=note)
 
 
 def project(repo: Repository, record: Record) -> bool:

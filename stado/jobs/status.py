@@ -54,6 +54,8 @@ class Life:
     pause_asked_at: datetime | None = None
     note: str | None = None
     """Why, in the words of who asked for what it will come to."""
+    terminate_asked: bool = False
+    """Whether its machine is to be given back, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,8 @@ class EpochStory:
     """Of one that was paused while it ran."""
     note: str | None = None
     """Why, in the words of who asked for that."""
+    terminate_asked: bool = False
+    """Whether its machine was to be given back, too."""
     opening: OpenCell | None = None
     """By which it follows an epoch that ended at rest."""
 
@@ -334,6 +338,7 @@ def _with_asks(repo: Repository, record: Record, heartbeat: Heartbeat | None) ->
         pause_asked_by=asked.pause_by if asked.pause else None,
         pause_asked_at=asked.pause_at,
         note=asked.note,
+        terminate_asked=asked.terminate,
     )
 
 
@@ -353,6 +358,7 @@ def _epoch_story(repo: Repository, cells: Cells, job_id: str, epoch: int) -> Epo
         cancel_asked_by=asked.cancel_by if asked and verdict is Verdict.CANCELLED else None,
         pause_asked_by=asked.pause_by if asked and verdict is Verdict.PAUSED else None,
         note=asked.note if asked else None,
+        terminate_asked=asked is not None and asked.terminate,
         opening=repo.open_cell(job_id, epoch) if epoch in cells.opens else None,
     )
 

@@ -274,6 +274,27 @@ def test_the_newest_that_has_ended_is_not_asked_about(stado: Program, world: Wor
     assert f"your newest, job {job_id} (run x, completed: `run`), has ended" in result.stderr
 
 
+def test_giving_its_machine_back_is_kept_with_the_request_and_said_to_be_of_no_use_yet(
+    stado: Program, world: World
+) -> None:
+    """Also where the cancel had been asked for before."""
+    job_id = submit(stado, "x")
+    claimed = world.claim(job_id)
+    stado.ok("cancel", job_id, "--no-wait", "--reason", "dear")
+    assert stado.json("job", "show", job_id)["terminate_asked"] is False
+    result = stado("cancel", job_id, "--no-wait", "--terminate")
+    assert "no machine is given back: none is rented" in result.stderr
+    asks = world.repo.find_asks(job_id, 1)
+    assert asks is not None
+    assert (asks.value.terminate, asks.value.cancel_note) == (True, "dear")
+    assert stado.json("job", "show", job_id)["terminate_asked"] is True
+    assert "to give its machine back (--terminate), which nobody heeds yet" in stado.ok(
+        "job", "show", job_id
+    )
+    world.end(claimed, Verdict.CANCELLED, reason=Reason.CANCELLED)
+    assert stado.json("job", "show", job_id)["epochs"][0]["terminate_asked"] is True
+
+
 def test_a_question_names_what_sort_of_job_it_is(stado: Program, world: World) -> None:
     """R100: a step that was launched is no submission of somebody's."""
     job_id = stado.ok(

@@ -132,6 +132,8 @@ CASES: tuple[tuple[str, int, str], ...] = (
     ("cancel-without-an-answer", 2, "cancel --json"),
     ("cancel-queued", 0, "cancel to-cancel --json"),
     ("cancel-running", 0, "cancel running --no-wait --reason dear --json"),
+    ("cancel-running-terminate", 0, "cancel running --no-wait --terminate --json"),
+    ("job-show-cancelling", 0, "job show running --json"),
     ("stop-ended", 1, "stop completed --json"),
     ("job-retry-step", 0, "job retry {root}.1 --json"),
     ("cancel-pipeline", 0, "cancel pipeline_{root} --json"),

@@ -26,7 +26,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_jobs_are_ones_own_newest_first_and_org_is_everybodys(stado: Program, world: World) -> None:
-    """R122"""
+    """R33, R122"""
     first = submit(stado, "first")
     other = submit_as_bob(world, "other")
     second = submit(stado, "second")
