@@ -349,6 +349,8 @@ class World:
             if count > 1:
                 yield f"{job_id} rests in {count} prefixes"
         for job_id in set(self.known_jobs) - set(at_rest):
+            if self.waits_for_paused(job_id):
+                continue
             if not any(cell.kind is Opening.DELETE for cell in self.openings(job_id)):
                 yield f"{job_id} rests nowhere"
         for entry in walk(self.store, keys.RUNS):
