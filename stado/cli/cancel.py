@@ -83,6 +83,8 @@ def _cancel_pipeline(repo: Repository, text: str, wish: Wish, manner: Manner) ->
         selection = Selection(text, job_ids, batch=len(job_ids) > 1)
         stopped += stop(repo, selection, manner, wish)
         seen = look(repo, seen.root.id)
+    if not stopped.answers:
+        render.tell(f"stado: nothing of {text.strip()} is queued, runs or is paused")
     code = tell_stopped(stopped, manner, wish)
     render.tell(summary(seen))
     return code

@@ -123,8 +123,11 @@ def extent_notes(listing: Listing, asked: ListAsked) -> Iterator[str]:
     if listing.more:
         rows, jobs = len(listing.rows), listing.jobs
         shown = f"{jobs:,}" if rows == jobs else f"{plural(rows, 'row')} for {jobs:,}"
-        known = f"{listing.total:,}{'+' if listing.total_at_least else ''}"
-        yield f"showing {shown} of {known} jobs{_further(asked)}"
+        if listing.total > jobs:
+            known = f"of {listing.total:,}{'+' if listing.total_at_least else ''} jobs"
+        else:
+            known = f"job{'' if jobs == 1 else 's'}, and there may be more"
+        yield f"showing {shown} {known}{_further(asked)}"
     if listing.search_cut:
         yield "only the newest jobs were searched: type the beginning of an id"
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from stado.core import ids
 from stado.core.pipelines import is_to_come
-from stado.core.records import Record
 from stado.core.states import JobType, State
 from stado.jobs.pipeline_sight import steps_of
 from stado.jobs.queue_index import queue_paused
@@ -133,10 +132,10 @@ def of_submissions(
     filtered = wanted.by_record or bool(wanted.states)
     deep = LOOKED_AT_MAX if filtered else max(COUNTED_MAX, limit + 1)
     looked_at = list(itertools.islice(bases, deep))
-    most = LOOKED_AT_MAX if filtered else limit + 1
+    most = LOOKED_AT_MAX if wanted.by_record else limit + 1
 
     def read(some: Sequence[str]) -> _Read:
-        return _read_submissions(repo, some, most)
+        return _read_submissions(repo, some, wanted.states, most)
 
     gathered = _gather(repo, looked_at, read, limit, wanted, rolled)
     known = gathered.found + gathered.unread + (0 if filtered else gathered.left)
@@ -230,20 +229,23 @@ def _named(repo: Repository, names: Names) -> Callable[[Sequence[str]], _Read]:
     return read
 
 
-def _read_submissions(repo: Repository, bases: Sequence[str], most: int) -> _Read:
+def _read_submissions(
+    repo: Repository, bases: Sequence[str], states: Collection[State], most: int
+) -> _Read:
     alone = repo.tasks.map(lambda base: row_of(repo, base, []), bases, limit=PARALLEL_REQUESTS)
     reads = [
-        _Read([row]) if row is not None else _read_batch(repo, base, most)
+        _Read([row]) if row is not None else _read_batch(repo, base, states, most)
         for base, row in zip(bases, alone, strict=True)
     ]
     rows = [row for read in reads for row in read.rows]
     return _Read(rows, sum(read.unread for read in reads))
 
 
-def _read_batch(repo: Repository, base: str, most: int) -> _Read:
-    names, _ = list_all(
+def _read_batch(repo: Repository, base: str, states: Collection[State], most: int) -> _Read:
+    found, _ = list_all(
         repo, lambda state: Page([e.key for e in repo.walk_records(state, beginning=base)])
     )
+    names = found.only(states)
     order = _in_order(names)
     read = _named(repo, names)(order[:most])
     return _Read(read.rows, len(order[most:]))
@@ -281,15 +283,16 @@ def _with_steps(
 ) -> list[Row]:
     """The rows, of which those of pipelines have their steps. A step whose root is not in a list
     that has all jobs has a row of its own."""
-    told = [
-        _rolled_up(repo, row, steps.pop(row.job_id, [])) if number < limit else row
-        for number, row in enumerate(rows)
-    ]
+    shown = [_rolled_up(row, steps.pop(row.job_id, [])) for row in rows[:limit]]
+    unclear = [row for row in shown if _misses_a_step(row)]
+    looked_up = repo.tasks.map(lambda row: _looked_up(repo, row), unclear, limit=PARALLEL_REQUESTS)
+    clear = {row.job_id: row for row in looked_up}
+    told = [clear.get(row.job_id, row) for row in shown] + rows[limit:]
     alone = [row for some in steps.values() for row in some] if all_seen else []
     return sorted([*told, *alone], key=lambda row: ids.base_of(row.job_id)) if alone else told
 
 
-def _rolled_up(repo: Repository, row: Row, found: list[Row]) -> Row:
+def _rolled_up(row: Row, found: list[Row]) -> Row:
     record = row.record
     if record is None or not record.spec.then or record.spec.step_of is not None:
         return row
@@ -298,19 +301,24 @@ def _rolled_up(repo: Repository, row: Row, found: list[Row]) -> Row:
         rows[number].state if number in rows else None
         for number in range(1, len(record.spec.then) + 1)
     ]
-    if record.state is State.COMPLETED and is_to_come(states):
-        return _looked_up(repo, row, record)
     ordered = [rows[number] for number in sorted(rows)]
     return replace(row, steps=Steps(record.state, states, ordered))
 
 
-def _looked_up(repo: Repository, row: Row, record: Record) -> Row:
-    """A step that should be there was not met: it was submitted by a clock that is behind, has been
-    deleted, or is not among what is listed. Three requests a step."""
-    seen = list(steps_of(repo, record))
+def _misses_a_step(row: Row) -> bool:
+    """Whether one should be there and was not met: it was submitted by a clock that is behind, has
+    been deleted, or is not among what is listed."""
+    steps = row.steps
+    return steps is not None and steps.root is State.COMPLETED and is_to_come(steps.states)
+
+
+def _looked_up(repo: Repository, row: Row) -> Row:
+    """The steps by their runs: some five requests each."""
+    assert row.record is not None  # it told of steps
+    seen = list(steps_of(repo, row.record))
     rows = [row_of(repo, one.job_id, []) for one in seen if one.job_id is not None]
-    states = [one.state for one in seen]
-    return replace(row, steps=Steps(record.state, states, [r for r in rows if r is not None]))
+    found = [step for step in rows if step is not None]
+    return replace(row, steps=Steps(row.record.state, [one.state for one in seen], found))
 
 
 def _number_of(row: Row) -> int:

@@ -314,7 +314,9 @@ def test_of_a_pipeline_whose_root_has_completed_the_way_to_its_steps_is_told(
     assert f"`stado cancel pipeline_{root}` cancels those of its steps" in result.stderr
     document = stado.json("cancel", f"pipeline_{root}")
     assert [job["status"] for job in document["jobs"]] == ["cancelled"]
-    assert stado.json("cancel", f"pipeline_{root}") == {"schema": 1, "jobs": []}
+    again = stado("cancel", f"pipeline_{root}")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert f"nothing of pipeline_{root} is queued, runs or is paused\n" in again.stderr
 
 
 def ask(stado: Program, environment: dict[str, str], answer: bytes) -> tuple[int, str]:

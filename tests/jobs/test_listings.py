@@ -172,6 +172,17 @@ def test_jobs_are_chosen_by_state_type_and_tags(world: World) -> None:
     assert chosen(states=[State.QUEUED], tags=["v2"]) == [second]
 
 
+def test_of_a_batch_only_what_is_wanted_is_read(world: World) -> None:
+    base = world.submit(*[f"echo {number}" for number in range(40)], run_id="batch")
+    world.end(world.start(), Verdict.FAILED)
+    counting = CountingStore(world.store, world.tasks)
+    repo, failed = world.repo_over(counting), Wanted(states=[State.FAILED])
+    listing = of_submissions(repo, bases_of(repo, "ada"), limit=20, wanted=failed)
+    assert [row.job_id for row in listing.rows] == [f"{base}-01"]
+    assert (listing.total, listing.total_at_least, listing.more) == (1, False, False)
+    assert counting.snapshot().of(Operation.GET) <= 3
+
+
 def test_how_many_there_are_is_told_as_far_as_it_is_known(world: World) -> None:
     """R121: of submissions that were not read nobody knows how many jobs they have."""
     for _ in range(3):
