@@ -202,6 +202,7 @@ class Aftermath:
             self._repo,
             found.record,
             started_at=beat.value.started_at if beat is not None and own else None,
+            heard_at=beat.value.last_sign_at if beat is not None and own else None,
             by=self._claimant.consumer,
             reason=Reason.SUPERVISOR_DIED,
             detail="its supervisor died, and what it was running was ended",

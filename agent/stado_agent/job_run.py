@@ -30,6 +30,7 @@ from stado.core.records import (
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
+from stado.core.usage import ran_until
 from stado.errors import EngineFailed, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimed, adopt, holder_of
@@ -186,6 +187,8 @@ class JobRun:
         """Of the command in this epoch, or in those that it was carried through."""
         self._memory_exceeded: str | None = None
         self._started_at: datetime | None = None
+        self._exited_at: datetime | None = None
+        """When nothing of the last command lived any more, while none has been started since."""
         self._outcome: Ending | None = None
         self._decided: EndCell | None = None
         self._pulse = self._new_pulse(claimed.record)
@@ -424,13 +427,15 @@ class JobRun:
         detail: str | None,
         exit_code: int | None = None,
     ) -> Ending:
+        now, started_at = self._repo.now(), self._started_at
         return Ending(
             verdict=verdict,
             reason=reason,
             detail=None if detail is None else moves.clip(self._masked(detail)),
             exit_code=exit_code,
-            started_at=self._started_at,
-            ended_at=self._repo.now(),
+            started_at=started_at,
+            ended_at=now,
+            ran=ran_until(self._record, self._exited_at or now, started_at=started_at),
             by=self._host.claimant.consumer,
             runs=self._pulse.runs or None,
         )
@@ -475,6 +480,7 @@ class JobRun:
                 when_closed=None if masked is None else masked.finish,
             )
         self._on_started()
+        self._exited_at = None
         self._pulse.runs = self._run_number
         self._clocks.note_started()
         self._idle.begin()
@@ -482,6 +488,7 @@ class JobRun:
         self._pulse.phase = phase
         exit_code = self._attend(process)
         self._commands.end(process)
+        self._exited_at = self._repo.now()
         self._pulse.live = None
         self._memory_exceeded = process.memory_exceeded()
         if self._image is not None:
@@ -744,6 +751,7 @@ class JobRun:
             self._repo,
             self._record,
             started_at=self._started_at,
+            heard_at=self._exited_at or self._repo.now(),
             by=self._host.claimant.consumer,
             reason=Reason.LEASE_EXPIRED,
             detail="its worker could not give a sign of life in time",
@@ -757,12 +765,13 @@ class JobRun:
         if cell.ending.verdict is not Verdict.LOST or not (has_something or self._has_ended):
             return False
         following = moves.after(cell)
-        holder = holder_of(self._repo, self._host.claimant, adopted=True)
+        holder = holder_of(self._repo, self._host.claimant, adopts=cell.record.holder)
         adopted = self._patience.persist(lambda: adopt(self._repo, following, holder))
         if adopted is None:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
         self._claimed = adopted
+        self._count_on()
         self._shipping.stop()
         self._begin_log_epoch()
         self._pulse.stop()
@@ -774,6 +783,15 @@ class JobRun:
         self._pulse.start()
         self._fence()
         return True
+
+    def _count_on(self) -> None:
+        """What an outcome counts that was there before the adoption: what the epoch before has is
+        not counted again."""
+        if self._outcome is None or self._outcome.ran is None:
+            return
+        started_at, ended_at = self._outcome.started_at, self._outcome.ran.ended_at
+        ran = ran_until(self._record, ended_at, started_at=started_at)
+        self._outcome = self._outcome.evolve(ran=ran)
 
     def _write_late(self) -> None:
         """What we still had to say when the epoch had been decided without us."""

@@ -13,7 +13,6 @@ import click
 
 from stado.cli import options
 
-_DURATION = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _PATTERN_MAX = 1000
 
 
@@ -38,7 +37,7 @@ def log_view_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--since",
-        callback=_since,
+        callback=options.moment,
         metavar="WHEN",
         help="What was printed since then: 90s, 5m, 2h30m, 1d ago, or an instant of RFC 3339.",
     )
@@ -63,26 +62,6 @@ def log_view_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(view=LogView(since, pattern, timestamps), **others)
 
     return with_view
-
-
-def _since(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> timedelta | datetime | None:
-    if value is None:
-        return None
-    found = _DURATION.fullmatch(value)
-    if value and found is not None:
-        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    try:
-        return options.instant(ctx, param, value)
-    except click.BadParameter:
-        raise click.BadParameter(
-            f"{value!r} is neither a duration (90s, 5m, 2h30m, 1d) nor an instant "
-            "(2026-03-29T01:30:00Z, with a time zone).",
-            ctx,
-            param,
-        ) from None
 
 
 def _pattern(

@@ -214,6 +214,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": LazyCommand("stado.cli.hosts", "hosts", "List the agents, and what they have free."),
+    "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),
     "view": LazyCommand("stado.cli.live", "view", "Print where a running job can be watched."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +21,7 @@ _NOTE_MAX = 1024
 
 _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 
+_AGO = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
@@ -83,6 +84,27 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> i
     if seconds is None:
         raise click.BadParameter(f"{value!r} must be {DURATION_FORM}.", ctx, param)
     return seconds
+
+
+def moment(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> timedelta | datetime | None:
+    """So long ago, or an instant."""
+    if value is None:
+        return None
+    found = _AGO.fullmatch(value)
+    if value and found is not None:
+        days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    try:
+        return instant(ctx, param, value)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{value!r} is neither a duration (90s, 5m, 2h30m, 1d) nor an instant "
+            "(2026-03-29T01:30:00Z, with a time zone).",
+            ctx,
+            param,
+        ) from None
 
 
 def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -159,6 +159,12 @@ def short_duration(seconds: float) -> str:
     return duration(seconds).replace(" ", "")
 
 
+def hours_text(milliseconds: float) -> str:
+    """A little is not nothing: `0`, `<0.01`, `1,234.50`."""
+    hours = milliseconds / 3_600_000
+    return "<0.01" if 0 < hours < 0.01 else f"{hours:,.2f}" if hours else "0"
+
+
 def size_text(size: int) -> str:
     if size < 1000:
         return f"{size} bytes"

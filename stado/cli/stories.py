@@ -23,6 +23,8 @@ from stado.cli.views import (
     running_seconds,
     silent_seconds,
     snapshot_text,
+    usage_fields,
+    usage_text,
     wait_fields,
     wait_text,
     waiting_seconds,
@@ -32,8 +34,10 @@ from stado.core.clocks import runtime_limit_seconds
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
 from stado.core.pipelines import pipeline_id
+from stado.core.records import Usage
 from stado.core.sidecar import NAME as SIDECAR
 from stado.core.states import JobType, Opening, State
+from stado.core.usage import used_in, used_so_far
 
 if TYPE_CHECKING:
     from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, OpenCell, Record
@@ -71,6 +75,7 @@ def story_lines(story: Story, wait: Wait | None, again: Retryable, now: datetime
         for label, text in life_lines(record, story.life, now):
             yield _line(label, text)
     yield from _pause_lines(story, now)
+    yield from _usage_lines(record, story.life, now)
     yield from _spec_lines(record)
     yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
@@ -141,6 +146,13 @@ def _pause_lines(story: Story, now: datetime) -> Iterator[str]:
     if pause is not None:
         yield _line("paused", f"{ago_text(pause.at, now)} by {pause.by}{_because(pause.note)}")
         yield _line("", f"`stado job resume {job_id}` lets it go on")
+
+
+def _usage_lines(record: Record, life: Life | None, now: datetime) -> Iterator[str]:
+    heartbeat = life.heartbeat if life is not None else None
+    used = used_so_far(record, heartbeat, now) if life is not None else record.usage
+    if used.wall_ms:
+        yield _line("used", usage_text(used))
 
 
 def ago_text(instant: datetime, now: datetime) -> str:
@@ -405,6 +417,7 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "status_detail": ending.detail if ending else None,
         "exit_code": ending.exit_code if ending else None,
         "ended_by": ending.by if ending else None,
+        **usage_fields(used_in(epoch.end) if epoch.end else Usage()),
         "retry_at": instant_text(ending.retry_at) if ending else None,
         "output_files": ending.output_files if ending else None,
         "output_bytes": ending.output_bytes if ending else None,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from stado.cli.render import duration, instant_text, plural, short_duration
+from stado.cli.render import duration, hours_text, instant_text, plural, short_duration
 from stado.cli.tables import Column
 from stado.core.ids import milliseconds
 from stado.core.pipelines import PipelineState
@@ -16,7 +16,7 @@ from stado.core.reopening import Retryable, by_its_record
 from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
-    from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record
+    from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record, Usage
     from stado.core.spec import GitRepo, Input, Snapshot, StartFrom
     from stado.jobs.listings import Listing
     from stado.jobs.status import Life, Row
@@ -143,7 +143,28 @@ def job_fields(record: Record) -> dict[str, Any]:
         "warnings": warning_fields(ending),
         "worker": holder.consumer if holder else None,
         "host": holder.host if holder else None,
+        **usage_fields(record.usage),
     }
+
+
+def usage_fields(used: Usage) -> dict[str, Any]:
+    """What the epochs of a job have used."""
+    return {
+        "wall_seconds": used.wall_ms / 1000,
+        "gpu_seconds": used.gpu_ms / 1000,
+        "gpu_share_seconds": used.gpu_share_ms / 1000,
+        "usage_estimated": used.estimated,
+    }
+
+
+def usage_text(used: Usage) -> str:
+    """`3h 12m, 6.40 GPU-hours, partly estimated`."""
+    parts = [duration(used.wall_ms / 1000)]
+    if used.gpu_ms:
+        parts.append(f"{hours_text(used.gpu_ms)} GPU-hours")
+    if used.estimated:
+        parts.append("partly estimated")
+    return ", ".join(parts)
 
 
 def time_is_up_text(record: Record) -> str | None:
@@ -249,8 +270,10 @@ def retryable_fields(again: Retryable) -> dict[str, Any]:
 
 
 def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
-    """A job, with what the holder of a running one says; null of one that does not run."""
+    """A job, with what the holder of a running one says; null of one that does not run. What it
+    has used is as of its last beat."""
     from stado.core.phases import phase_of
+    from stado.core.usage import used_so_far
 
     heartbeat = life.heartbeat if life is not None else None
     started_at = heartbeat.started_at if heartbeat is not None else None
@@ -258,6 +281,7 @@ def live_job_fields(record: Record, life: Life | None) -> dict[str, Any]:
     if heartbeat is not None:
         fields["started_at"] = instant_text(heartbeat.started_at)
         fields["runs"] = heartbeat.runs or None
+        fields |= usage_fields(used_so_far(record, heartbeat, heartbeat.at))
     return {
         **fields,
         "phase": phase_of(record, heard=heartbeat is not None, started_at=started_at).value,

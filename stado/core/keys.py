@@ -279,10 +279,25 @@ def parse_checkpoint_part(key: str, job_id: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+def epoch_of_save(key: str) -> int | None:
+    """Of whatever belongs to a save: its parts and its manifest."""
+    match = re.match(rf"{_EPOCH}-", key.rpartition("/")[2])
+    return int(match[1]) if match else None
+
+
 def is_checkpoint_manifest(key: str, job_id: str) -> bool:
     """Whether it is the key of some save of this job."""
     parsed = parse_checkpoint_manifest(key)
     return parsed is not None and key == checkpoint_manifest(job_id, *parsed)
+
+
+def usage_folder(day: str) -> str:
+    """`day`: of the calendar in UTC, as `2026-03-29`."""
+    return f"usage/{day}/"
+
+
+def usage(day: str, use_name: str) -> str:
+    return f"{usage_folder(day)}{use_name}"
 
 
 def policy(name: str) -> str:

@@ -13,6 +13,7 @@ from stado.core.retries import rule_of
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
 from stado.core.states import Opening, Reason, State, Verdict
+from stado.core.usage import ran_until, used_with
 
 DETAIL_MAX = 1024
 
@@ -67,6 +68,7 @@ def ended(record: Record, ending: Ending) -> Record:
         pauses=record.pauses + (ending.verdict is Verdict.PAUSED),
         auto_retries=record.auto_retries + retrying,
         auto_retries_used=record.auto_retries_used + retrying,
+        usage=used_with(record, ending.ran),
         due_ms=None,
     )
 
@@ -166,6 +168,7 @@ def lost(
     record: Record,
     *,
     started_at: datetime | None,
+    heard_at: datetime | None,
     now: datetime,
     by: str,
     reason: Reason,
@@ -173,7 +176,8 @@ def lost(
 ) -> Ending:
     """The verdict on an epoch whose holder is gone: queued again; timed out when its time is up;
     failed when it was lost too often. `started_at`: when its command was started, as its last beat
-    told."""
+    told; `heard_at`: the last sign of life."""
+    ran = ran_until(record, heard_at, started_at=started_at, estimated=True)
     limit = clocks.passed_limit(record, milliseconds(now))
     if limit is not None:
         return Ending(
@@ -182,6 +186,7 @@ def lost(
             detail=clip(f"{limit.detail}; {detail}"),
             started_at=started_at,
             ended_at=now,
+            ran=ran,
             by=by,
         )
     allowed = record.spec.max_lease_losses
@@ -199,6 +204,7 @@ def lost(
         detail=clip(detail),
         started_at=started_at,
         ended_at=now,
+        ran=ran,
         by=by,
     )
 

@@ -5,6 +5,7 @@ PROTOCOL.md has them as a table (name, type, who writes it, when); a test holds 
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,7 +14,7 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.durations import Duration
-from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of
+from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of, milliseconds
 from stado.core.retries import RetryRule
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import (
@@ -41,6 +42,9 @@ Pace = Annotated[float, msgspec.Meta(ge=0.01, le=86_400)]
 """How often something is to be expected."""
 
 Grace = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Gpus = Annotated[int, msgspec.Meta(ge=0, le=9_999)]
+"""Of one host."""
 
 Amount = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 """Of cores or GiB: what is free can be less than nothing."""
@@ -115,6 +119,36 @@ class Holder(Part, frozen=True, kw_only=True):
     lease_seconds: Seconds
     adopted: bool = False
     """Whether the command was running already, under the epoch before."""
+    gpus: Gpus = 0
+    """How many GPUs of the host the epoch was given."""
+    gpu_share: Fraction = 1.0
+    """How much of the memory of each."""
+
+
+class Ran(Part, frozen=True, kw_only=True):
+    """From when until when an epoch counts as one that ran: what its job used is the sum of
+    these. Of epochs that ran one command on end they do not overlap."""
+
+    began_at: Instant
+    ended_at: Instant
+    """When nothing of its commands lived any more, as their supervisor saw it."""
+    estimated: bool = False
+    """Nobody saw that: it is the last sign of life."""
+
+    @property
+    def wall_ms(self) -> int:
+        return max(0, milliseconds(self.ended_at) - milliseconds(self.began_at))
+
+
+class Usage(Part, frozen=True, kw_only=True):
+    """What the ended epochs of a job used together."""
+
+    wall_ms: Count = 0
+    gpu_ms: Count = 0
+    """Shared GPUs count as whole ones."""
+    gpu_share_ms: Count = 0
+    """Of shared GPUs the part alone."""
+    estimated: bool = False
 
 
 class JobWarning(Part, frozen=True, kw_only=True):
@@ -137,6 +171,8 @@ class Ending(Part, frozen=True, kw_only=True):
     started_at: Instant | None = None
     """When the command was started; None when it never was."""
     ended_at: Instant
+    ran: Ran | None = None
+    """What counts of that as its use; None when no command was started."""
     retry_at: Instant | None = None
     """Of one that is tried again: not before this."""
     by: str
@@ -219,6 +255,8 @@ class Record(Document, frozen=True, kw_only=True):
     manual_retries: Count = 0
     """How often somebody has had it run again after it had ended."""
     pauses: Count = 0
+    usage: Usage = Usage()
+    """Of all epochs that have ended."""
     opened_from: State | None = None
     """The state at rest that this epoch, or one that was lost since, was taken out of: who settles
     removes the record that may still be there."""
@@ -401,9 +439,6 @@ class Phase(StrEnum):
     UPLOADING = "uploading"
 
 
-Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
-
 class Progress(Part, frozen=True, kw_only=True):
     """What a job says of itself while it runs."""
 
@@ -426,6 +461,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     at: Instant
     phase: Phase = Phase.PREPARING
     started_at: Instant | None = None
+    heard_at: Instant | None = None
+    """Of a seal: the last sign of life of what the epoch ran; None where there was none."""
     phase_since: Instant | None = None
     """When the phase began."""
     trouble: str | None = None
@@ -437,6 +474,18 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     """How often the command was started in this epoch: more than once where it is run again."""
     live: str | None = None
     """Where the job says that it can be watched: a URL without a `live_flaw`."""
+
+    @property
+    def last_sign_at(self) -> datetime | None:
+        """Of what the epoch ran: nothing of it lives once it is uploading."""
+        if self.sealed:
+            return self.heard_at
+        return self.at if self.command_ended_at is None else self.command_ended_at
+
+    @property
+    def command_ended_at(self) -> datetime | None:
+        """As far as the holder has told."""
+        return self.phase_since if self.phase is Phase.UPLOADING else None
 
     def flaw(self) -> str | None:
         flaw = live_flaw(self.live) if self.live is not None else None

@@ -96,17 +96,20 @@ def _take(
     return Claimed(_take_from_queue(repo, queued, record), version)
 
 
-def holder_of(repo: Repository, claimant: Claimant, *, adopted: bool = False) -> Holder:
-    """A new attempt to hold an epoch, with a token that no other has."""
-    return Holder(
+def holder_of(repo: Repository, claimant: Claimant, *, adopts: Holder | None = None) -> Holder:
+    """A new attempt to hold an epoch, with a token that no other has. `adopts`: who held the one
+    before, whose command lives on with what it was given."""
+    holder = Holder(
         token=repo.entropy.token(),
         consumer=claimant.consumer,
         incarnation=claimant.incarnation,
         host=claimant.host,
         claimed_at=repo.now(),
         lease_seconds=repo.deployment.lease_seconds,
-        adopted=adopted,
     )
+    if adopts is None:
+        return holder
+    return holder.evolve(adopted=True, gpus=adopts.gpus, gpu_share=adopts.gpu_share)
 
 
 def _queued_record(repo: Repository, entry: ReadyEntry) -> Stored[Record] | None:

@@ -22,11 +22,13 @@ from stado.core.records import (
     Record,
 )
 from stado.core.states import Opening, Reason, State, Verdict
+from stado.core.usage import ran_until
 from stado.errors import Conflict, Unreadable
 from stado.jobs.dependents import announce_dependents, look_for_ends, tell_dependents
 from stado.jobs.pipelines import launch_following
 from stado.jobs.policy_seals import seal_policy
 from stado.jobs.repository import Repository, Stored
+from stado.jobs.usage import note_use
 from stado.storage.port import Version
 
 _UNANSWERED = "while its worker did not answer"
@@ -57,19 +59,26 @@ def ending_of_lost(
     record: Record,
     *,
     started_at: datetime | None,
+    heard_at: datetime | None,
     by: str,
     reason: Reason,
     detail: str,
 ) -> Ending:
     """The verdict on an epoch whose holder is gone: what was asked for, else lost, or failed
-    when that happened too often. One read."""
+    when that happened too often. `heard_at`: its last sign of life. One read."""
     now = repo.now()
     asked = repo.find_asks(record.id, record.epoch)
     intent = asked.value.intent if asked is not None else None
     out_of_time = passed_limit(record, milliseconds(now)) is not None
     if asked is None or intent is None or (intent is Intent.PAUSE and out_of_time):
         return moves.lost(
-            record, started_at=started_at, now=now, by=by, reason=reason, detail=detail
+            record,
+            started_at=started_at,
+            heard_at=heard_at,
+            now=now,
+            by=by,
+            reason=reason,
+            detail=detail,
         )
     verdict, reason = AS_ASKED[intent]
     note = f" ({asked.value.note})" if asked.value.note else ""
@@ -79,6 +88,7 @@ def ending_of_lost(
         detail=moves.clip(f"{verdict.value} {_UNANSWERED}: {detail}{note}"),
         started_at=started_at,
         ended_at=now,
+        ran=ran_until(record, heard_at, started_at=started_at, estimated=True),
         by=asked.value.by,
     )
 
@@ -98,13 +108,14 @@ def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Non
     """Settle right after our own verdict, when we hold the running record and removed the queue
     record ourselves: of an epoch that ended at rest nothing has to be looked for.
 
-    Writes the record at rest (of a train job its policy before), then deletes `running/`; a crash
-    between them leaves both, and the record at rest counts. Any settler, and the coordinator's
-    reap pass, deletes the rest."""
+    Notes what it used, writes the record at rest (of a train job its policy before), then deletes
+    `running/`. A crash on the way leaves that, and a record at rest beside it counts. Any settler,
+    and the coordinator's reap pass, does the rest."""
     final = moves.after(cell)
     if not final.state.terminal or final.opened_from is not None:
         settle(repo, final.id, cell.record.epoch)
         return
+    note_use(repo, cell)
     _come_to_rest(repo, final)
     try:
         repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
@@ -115,12 +126,14 @@ def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Non
 def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
     """Makes the prefixes show what the verdict on `epoch` says; None when it has no verdict.
 
-    Order: what follows is written first (index entry before queue record), then the records of
+    Order: what it used is noted first, then what follows is written (index entry before queue
+    record), then the records of
     ended epochs are deleted, `running/` last. A crash anywhere leaves a record at a higher or
     equal place beside an older one; settling again finishes it."""
     cell = repo.find_end(job_id, epoch)
     if cell is None:
         return None
+    note_use(repo, cell)
     if cell.ending.verdict.state in (None, State.PAUSED) and _end_as_asked(repo, cell):
         _clean_up(repo, cell)
         return cell

@@ -112,12 +112,18 @@ class LifeSigns:
 
 
 def seal_epoch(
-    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str
+    repo: Repository,
+    record: Record,
+    last: Stored[Heartbeat] | None,
+    *,
+    by: str,
+    saved_at: datetime | None = None,
 ) -> Heartbeat | None:
     """Ends the holder's right to beat, if nothing was heard of it since the judgement.
 
     `last` is the heartbeat that was found silent; None when there was none. The seal keeps what
-    it said of the epoch (when the command started). None when a beat came meanwhile."""
+    it said of the epoch: when the command started, and when it was last heard, which may have been
+    a save (`saved_at`). None when a beat came meanwhile."""
     key = keys.heartbeat(record.id)
     if last is not None and last.value.sealed and last.value.epoch == record.epoch:
         return last.value
@@ -130,6 +136,7 @@ def seal_epoch(
         at=repo.now(),
         phase=last.value.phase if last is not None and own else Phase.PREPARING,
         started_at=last.value.started_at if last is not None and own else None,
+        heard_at=_last_sign(last.value, saved_at) if last is not None and own else None,
     )
     try:
         if last is None:
@@ -141,3 +148,10 @@ def seal_epoch(
         found = repo.find_heartbeat(record.id)
         sealed = found is not None and found.value.sealed and found.value.epoch == record.epoch
         return found.value if found is not None and sealed else None
+
+
+def _last_sign(last: Heartbeat, saved_at: datetime | None) -> datetime | None:
+    """Of what the epoch ran, by its last beat and its newest save."""
+    if saved_at is None or last.command_ended_at is not None or last.last_sign_at is None:
+        return last.last_sign_at
+    return max(last.last_sign_at, saved_at)

@@ -12,6 +12,7 @@ import logging
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from stado.core import keys
 from stado.core.liveness import Vigil, mass_silence
@@ -410,6 +411,12 @@ class Reaper:
             return math.inf
         return self._checkpoints.look(look.job_id, newest.key, self._repo.clock.monotonic())
 
+    def _saved_at(self, look: _Look) -> datetime | None:
+        """When the store took what this epoch saved last, as far as it was looked at."""
+        newest = self._newest_checkpoints.get(look.job_id)
+        epoch = None if newest is None else keys.epoch_of_save(newest.key)
+        return newest.modified_at if newest is not None and epoch == look.record.epoch else None
+
     def _deferral(self, look: _Look, fresh_jobs: set[str]) -> str | None:
         """Another job on the same host that beats speaks for this one, unless the agent itself
         does not name it any more."""
@@ -438,7 +445,7 @@ class Reaper:
             finish_intent(self._repo, claim.value)
             report.settled.append(look.job_id)
             return
-        seal = seal_epoch(self._repo, look.record, last, by=self._by)
+        seal = seal_epoch(self._repo, look.record, last, by=self._by, saved_at=self._saved_at(look))
         if seal is None:
             self._restart(look.job_id)
             return
@@ -446,6 +453,7 @@ class Reaper:
             self._repo,
             look.record,
             started_at=seal.started_at,
+            heard_at=seal.heard_at,
             by=self._by,
             reason=Reason.LEASE_EXPIRED,
             detail=_silence_text(look, last, silent_seconds),

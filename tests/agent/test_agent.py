@@ -454,7 +454,13 @@ def declare_lost(world: World, job: str) -> None:
     record = world.find(job).record
     assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job), by="x")
     lost = ending_of_lost(
-        world.repo, record, started_at=None, by="x", reason=Reason.LEASE_EXPIRED, detail="lost"
+        world.repo,
+        record,
+        started_at=None,
+        heard_at=None,
+        by="x",
+        reason=Reason.LEASE_EXPIRED,
+        detail="lost",
     )
     give_verdict(world.repo, record, lost)
     settle(world.repo, job, record.epoch)

@@ -50,6 +50,8 @@ _SAMPLES = {
     "said": "paused",
     "place": "models/night",
     "digest": "0123abcd" * 8,
+    "day": "2026-03-29",
+    "use": "a-use",
 }
 """What stands for each placeholder of a key."""
 
@@ -74,9 +76,11 @@ _ARGUMENTS: Mapping[str, Any] = {
     "paused": True,
     "place": _SAMPLES["place"],
     "digest": _SAMPLES["digest"],
+    "day": _SAMPLES["day"],
+    "use_name": _SAMPLES["use"],
 }
 
-_NO_KEYS = {"component", "job_of_record"}
+_NO_KEYS = {"component", "epoch_of_save", "job_of_record"}
 """Functions of `stado.core.keys` that give a text which is no key; parsers are left out too."""
 
 

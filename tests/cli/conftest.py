@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from stado.cli.main import cli
 from stado.core import keys
-from stado.core.records import Capacity, Ending, Heartbeat, Phase, Proof
+from stado.core.records import Capacity, Ending, Heartbeat, Phase, Proof, Ran
 from stado.core.states import Reason, Verdict
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
@@ -68,6 +68,9 @@ class World:
     def end(self, claimed: Claimed, verdict: Verdict, **fields: Any) -> None:
         """Ends a claimed epoch as its supervisor does."""
         now = self.repo.now()
+        began_at = fields.get("started_at")
+        if began_at is not None:
+            fields = {"ran": Ran(began_at=began_at, ended_at=now)} | fields
         ending = Ending(verdict=verdict, ended_at=now, by=WORKER.consumer, **fields)
         cell, _ = give_verdict(self.repo, claimed.record, ending)
         if verdict is Verdict.LOST:

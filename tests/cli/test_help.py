@@ -12,7 +12,7 @@ from tests.cli.conftest import PYTHON_PATH, Program, World
 
 COMMANDS = (
     *("init", "submit", "status", "logs", "results", "cancel", "up", "doctor", "version"),
-    *("hosts", "job why", "view"),
+    *("hosts", "usage", "job why", "view"),
     *("job show", "job watch", "job logs", "job rerun", "queue pause", "queue resume"),
     *("config list", "config get"),
 )

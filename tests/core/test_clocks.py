@@ -121,6 +121,7 @@ def test_a_loss_after_the_time_is_up_is_no_loss() -> None:
     record = picked_up(job(timeout_seconds=600))
     told = {
         "started_at": NOON,
+        "heard_at": NOON,
         "by": "x",
         "reason": Reason.LEASE_EXPIRED,
         "detail": "it was silent",

@@ -64,6 +64,7 @@ def test_the_budget_of_losses_decides_whether_the_job_is_queued_again(
     ending = moves.lost(
         record,
         started_at=None,
+        heard_at=None,
         now=NOW,
         by="reaper",
         reason=Reason.LEASE_EXPIRED,

@@ -335,10 +335,10 @@ def test_a_beat_without_an_answer_is_followed_by_one_with(
 
 def test_a_living_process_adopts_the_epoch_that_follows_its_lost_one(world: World) -> None:
     job = world.submit()
-    world.start(ALICE)
+    holder = world.start(ALICE).record.holder
     world.lose(reaper(world))
     adopted = adopt(
-        world.repo, world.record(State.QUEUED, job), holder_of(world.repo, ALICE, adopted=True)
+        world.repo, world.record(State.QUEUED, job), holder_of(world.repo, ALICE, adopts=holder)
     )
     assert adopted is not None
     assert adopted.record.epoch == 2

@@ -12,6 +12,7 @@ from stado.core.records import Deployment, Ending, Phase, Proof, Record
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec, make_request
 from stado.core.states import Reason, State, Verdict
+from stado.core.usage import ran_until
 from stado.errors import NotFound
 from stado.jobs.claim import Claimant, Claimed, claim
 from stado.jobs.deployments import make_deployment
@@ -202,13 +203,16 @@ def stored_log(repo: Repository, job_id: str, epoch: int) -> bytes:
 def give_back(world: World, job_id: str) -> None:
     """As a reaper does with a holder that it has not heard for a lease."""
     record = world.find(job_id).record
-    assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job_id), by="coordinator")
+    last = world.repo.find_heartbeat(job_id)
+    seal = seal_epoch(world.repo, record, last, by="coordinator")
+    assert seal is not None
     now = world.clock.now()
     ending = Ending(
         verdict=Verdict.LOST,
         reason=Reason.LEASE_EXPIRED,
         started_at=now,
         ended_at=now,
+        ran=ran_until(record, seal.heard_at, started_at=seal.started_at, estimated=True),
         by="coordinator",
     )
     give_verdict(world.repo, record, ending)

@@ -112,9 +112,14 @@ def seal_nothing(
 
 
 def seal_and_forget(
-    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str
+    repo: Repository,
+    record: Record,
+    last: Stored[Heartbeat] | None,
+    *,
+    by: str,
+    saved_at: datetime | None = None,
 ) -> Heartbeat | None:
-    seal = _seal_epoch(repo, record, last, by=by)
+    seal = _seal_epoch(repo, record, last, by=by, saved_at=saved_at)
     return seal and seal.evolve(started_at=None)
 
 

@@ -10,7 +10,7 @@ from stado.core.order import ReadyEntry, entry_key, entry_name
 from stado.core.records import Asks, ClaimCell, CoordinatorLease, Ending, Heartbeat, Record
 from stado.core.states import Reason, State
 from stado.errors import StoreError
-from stado.jobs import queue_index, reaping, submit
+from stado.jobs import queue_index, reaping, submission, submit
 from stado.jobs.leadership import CoordinatorWatch, Leadership
 from stado.jobs.queue_index import Repair, RepairReport
 from stado.jobs.reaping import Reaper, ReapReport
@@ -44,6 +44,7 @@ def lost_any_number_of_times(
     record: Record,
     *,
     started_at: datetime | None,
+    heard_at: datetime | None,
     now: datetime,
     by: str,
     reason: Reason,
@@ -53,6 +54,7 @@ def lost_any_number_of_times(
     return _lost(
         record.evolve(spec=spec),
         started_at=started_at,
+        heard_at=heard_at,
         now=now,
         by=by,
         reason=reason,
@@ -314,7 +316,7 @@ MUTANTS = (
         "submitters write the entry after the record",
         "The index entry of a job is written before its queue record.",
         f"{INDEX}::test_no_queue_record_is_ever_without_its_entry",
-        replaced(submit, "_queue", queue_record_first),
+        replaced_everywhere(submission, "queue", queue_record_first),
     ),
     Mutant(
         "a submit that is repeated queues all again",

@@ -10,6 +10,7 @@ from tests.mutants import (
     claims,
     following,
     judging,
+    metering,
     reopening,
     retrying,
     settling,
@@ -28,5 +29,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *storing.MUTANTS,
     *following.MUTANTS,
     *retrying.MUTANTS,
+    *metering.MUTANTS,
     *timing.MUTANTS,
 )

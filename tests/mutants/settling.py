@@ -42,12 +42,20 @@ def lost_without_asking(
     record: Record,
     *,
     started_at: datetime | None,
+    heard_at: datetime | None,
     by: str,
     reason: Reason,
     detail: str,
 ) -> Ending:
-    now = repo.now()
-    return moves.lost(record, started_at=started_at, now=now, by=by, reason=reason, detail=detail)
+    return moves.lost(
+        record,
+        started_at=started_at,
+        heard_at=heard_at,
+        now=repo.now(),
+        by=by,
+        reason=reason,
+        detail=detail,
+    )
 
 
 def settle_backwards(repo: Repository, job_id: str, epoch: int) -> EndCell | None:

@@ -101,6 +101,7 @@ def _look(made: Deployment, role: str) -> None:
     for command in (
         ("status",),
         ("hosts",),
+        ("usage", "--org"),
         ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),

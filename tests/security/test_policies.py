@@ -43,6 +43,7 @@ each_role = pytest.mark.parametrize("role", ROLES)
         keys.record(State.TIMED_OUT, JOB),
         keys.record(State.PAUSED, JOB),
         keys.policy(JOB),
+        keys.usage("2026-03-29", "some-use"),
         keys.DEPLOYMENT,
         keys.artifact("digits", 1),
         keys.artifact_use(JOB, "digits", 1),

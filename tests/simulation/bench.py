@@ -14,7 +14,7 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Document
 from stado.core.order import entry_name, parse_entry
-from stado.core.records import Ending, Heartbeat, Record
+from stado.core.records import Ending, Heartbeat, Ran, Record
 from stado.core.spec import Spec, make_request
 from stado.core.states import JobType, Reason, State, Verdict
 from stado.jobs.claim import Claimant, claim
@@ -148,12 +148,14 @@ class Bench:
     def ending(
         self, verdict: Verdict, exit_code: int | None = None, reason: Reason | None = None
     ) -> Ending:
+        now = self.repo.now()
         return Ending(
             verdict=verdict,
             reason=reason,
             exit_code=exit_code,
-            started_at=None if exit_code is None else self.repo.now(),
-            ended_at=self.repo.now(),
+            started_at=None if exit_code is None else now,
+            ended_at=now,
+            ran=None if exit_code is None else Ran(began_at=now, ended_at=now),
             by="somebody",
         )
 

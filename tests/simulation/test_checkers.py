@@ -6,8 +6,10 @@ import hashlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -16,15 +18,18 @@ from stado.core.records import (
     Capacity,
     Checkpoint,
     CheckpointFile,
+    Ending,
     Intent,
     JobReport,
     LogAccount,
     LogIndex,
     LogRange,
     PolicySeal,
+    Ran,
     Record,
 )
 from stado.core.states import JobType, Opening, Reason, State, Verdict
+from stado.core.usage import use_key, use_of
 from stado.jobs.changes import resume, retry
 from stado.jobs.deletion import delete
 from stado.jobs.endings import ask, open_epoch
@@ -44,6 +49,7 @@ from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
 from tests.simulation.checkers.times import TimesChecker
+from tests.simulation.checkers.usage import UsageChecker
 from tests.simulation.commands import RESULT, Script, SimCommand, result_of
 from tests.simulation.people import Answer
 
@@ -851,6 +857,108 @@ def test_a_policy_whose_save_is_not_what_it_says(make_bench: MakeBench) -> None:
     bench.by(bench.worker, lambda: bench.world.store.put(part, b"other"))
     bench.settle(record)
     assert "is not what its manifest says" in bench.violation
+
+
+# --- what jobs use ----------------------------------------------------------------------
+
+
+def ran(bench: Bench, **fields: Any) -> Ending:
+    """A verdict on what was just started."""
+    return bench.ending(Verdict.COMPLETED, 0).evolve(**fields)
+
+
+def test_an_end_that_is_shown_before_its_use_is_noted(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    record = bench.claim(bench.submit())
+    bench.end(record, ran(bench))
+    final = changed(record, state=State.COMPLETED, ending=ran(bench))
+    bench.write(bench.worker, final.own_key(), final)
+    assert "the use of epoch 1 is not noted" in bench.violation
+
+
+def test_a_use_that_nobody_noted_in_the_end(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    record = bench.claim(bench.submit())
+    bench.end(record, ran(bench))
+    silent = ran(bench, started_at=None, ran=None)
+    final = changed(record, state=State.COMPLETED, ending=silent)
+    bench.write(bench.worker, final.own_key(), final)
+    assert bench.violation == ""
+    bench.look_at_the_end()
+    assert "its use is not noted" in bench.violation
+
+
+def test_a_use_that_is_not_what_the_verdict_says(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    record = bench.claim(bench.submit())
+    bench.end(record, ran(bench))
+    cell = bench.repo.find_end(record.id, 1)
+    use = use_of(cell) if cell is not None else None
+    assert use is not None
+    bench.by(bench.worker, lambda: bench.world.store.put(use_key(replace(use, gpus=1)), b""))
+    assert "is not what the verdict says" in bench.violation
+
+
+def test_a_use_that_is_deleted(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    assert bench.violation == ""
+    cell = bench.repo.find_end(record.id, 1)
+    use = use_of(cell) if cell is not None else None
+    assert use is not None
+    bench.delete(bench.client, use_key(use))
+    assert "was deleted" in bench.violation
+
+
+def test_a_seal_that_forgets_when_its_epoch_was_heard(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    record = bench.claim(bench.submit())
+    bench.beat(record)
+    beat = bench.repo.find_heartbeat(record.id)
+    assert beat is not None
+    seal = beat.value.evolve(sealed=True)
+    bench.write(bench.judge, keys.heartbeat(record.id), seal)
+    assert "and the seal says None" in bench.violation
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-10.0, "before it was claimed"), (10.0, "which is to come")],
+)
+def test_a_use_of_another_time(make_bench: MakeBench, seconds: float, text: str) -> None:
+    bench = make_bench(UsageChecker)
+    record = bench.claim(bench.submit())
+    at = bench.repo.now() + timedelta(seconds=seconds)
+    bench.end(record, ran(bench, ran=Ran(began_at=at, ended_at=at)))
+    assert text in bench.violation
+
+
+def test_an_adopted_command_that_counts_twice(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    first = bench.claim(bench.submit())
+    bench.beat(first)
+    begun, _ = bench.repo.now(), bench.wait(5.0)
+    lost = ran(bench, verdict=Verdict.LOST, started_at=begun)
+    bench.end(first, lost.evolve(ran=Ran(began_at=begun, ended_at=bench.repo.now())))
+    bench.settle(first)
+    assert first.holder is not None
+    second = bench.claim(bench.record(State.QUEUED, first.id))
+    adopted = changed(second, holder=first.holder.evolve(adopted=True))
+    bench.wait(5.0)
+    bench.end(adopted, ran(bench, ran=Ran(began_at=begun, ended_at=bench.repo.now())))
+    assert "counts twice what epoch 1 had" in bench.violation
+
+
+def test_a_use_that_ends_before_its_command(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    bench.worker.store_clock = (0.0, bench.worker.host.monotonic())
+    record = bench.claim(bench.submit())
+    command = bench.start(record)
+    too_early = ran(bench)
+    bench.wait(5.0)
+    command.die(0)
+    bench.end(record, too_early)
+    assert "and ran until" in bench.violation
 
 
 # --- limits of time, and runs -----------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.simulation.checkers.retries import RetriesChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
 from tests.simulation.checkers.times import TimesChecker
+from tests.simulation.checkers.usage import UsageChecker
 
 CHECKERS: tuple[type[Checker], ...] = (
     CellsChecker,
@@ -28,5 +29,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     PausesChecker,
     LogsChecker,
     PoliciesChecker,
+    UsageChecker,
     RestChecker,
 )

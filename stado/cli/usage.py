@@ -1,0 +1,100 @@
+"""`stado usage`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from stado.cli import options
+from stado.cli.context import json_option, opened_repository, user_name
+from stado.target import Target, target_options
+
+_SINCE_DEFAULT = timedelta(days=30)
+_SINCE_MAX = timedelta(days=3660)
+_LIMIT_DEFAULT = 20
+_LIMIT_MAX = 1000
+
+_GROUPINGS = ("user", "job", "pipeline", "day")
+"""What a `Question` can ask for."""
+
+
+def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    since = options.moment(ctx, param, value)
+    if isinstance(since, timedelta) and since > _SINCE_MAX:
+        raise click.BadParameter(f"{_SINCE_MAX.days} days are the longest.", ctx, param)
+    return since
+
+
+@click.command()
+@click.option("--org", is_flag=True, help="What everybody used, not you alone.")
+@click.option(
+    "--user", callback=options.plain_text, metavar="USER", help="What somebody else used."
+)
+@click.option(
+    "--since",
+    callback=_since,
+    metavar="WHEN",
+    help="From then on: 90m, 7d, 2h30m ago, or an instant of RFC 3339. [default: 30d]",
+)
+@click.option(
+    "--by",
+    type=click.Choice(_GROUPINGS),
+    help="What a row is for. [default: user with --org, else job]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, _LIMIT_MAX),
+    default=_LIMIT_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="So many rows of the table at most.",
+)
+@json_option
+@target_options
+def usage(
+    *,
+    org: bool,
+    user: str | None,
+    since: timedelta | datetime | None,
+    by: str | None,
+    limit: int,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Show what jobs have used: GPUs times the time that a command held them.
+
+    What runs counts up to now. Time in the queue, paused, or spent on fetching and uploading
+    counts for nothing; days begin at midnight in UTC. Deleted jobs stay counted.
+
+    \b
+      stado usage
+      stado usage --org --since 7d
+      stado usage --org --by day --json
+    """
+    from stado.cli import render, usage_views
+    from stado.jobs.usage import Question, report_usage
+
+    if org and user is not None:
+        raise click.UsageError("--org counts everybody, and --user one: state one of them.")
+    whose = None if org else user or user_name()
+    with opened_repository(target) as repo:
+        question = Question(
+            since=_begin(repo.now(), since), by=by or ("user" if org else "job"), user=whose
+        )
+        report = report_usage(repo, question)
+    if as_json:
+        render.print_json(usage_views.usage_fields(question, report))
+        return
+    for line in usage_views.usage_lines(question, report, limit=limit):
+        render.print_styled(line)
+    for note in usage_views.notes(question, report, limit=limit, by_default=since is None):
+        render.tell(note)
+
+
+def _begin(now: datetime, since: timedelta | datetime | None) -> datetime:
+    """No earlier than what is the longest."""
+    if isinstance(since, datetime):
+        return max(since, now - _SINCE_MAX)
+    return now - (_SINCE_DEFAULT if since is None else since)

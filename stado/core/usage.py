@@ -1,0 +1,227 @@
+"""What jobs use of hosts: for how long an epoch ran its command, on how many GPUs. Pure.
+
+Each ended epoch that ran has one name in `usage/`, which says all of it, so that listings alone
+answer who has used what. It is computed from the verdict: whoever writes it writes the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from stado.core import keys
+from stado.core.ids import milliseconds
+from stado.core.pipelines import root_of
+from stado.core.records import EndCell, Heartbeat, Ran, Record, Usage
+
+DAY_MS = 86_400_000
+
+_MS_MAX = 10**13 - 1
+_USER_MAX = 90
+"""Letters of a user's name in a key; the name of a longer one is a digest."""
+
+_NAME = re.compile(
+    r"(?P<ended>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)\.(?P<epoch>[1-9][0-9]{0,5})"
+    r"~(?P<figures>[a-z0-9.]+)(?P<words>(?:~[a-z][^~]*)*)"
+)
+_FIGURE = re.compile(r"0|[1-9][0-9]{0,12}")
+_PLAIN = re.compile(r"[A-Za-z0-9_@+.-]")
+_ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one epoch used, up to when it ended or, of one that runs, up to now."""
+
+    job_id: str
+    epoch: int
+    user: str
+    root: str | None
+    """The job that its pipeline began with; None where it is part of none."""
+    ended_ms: int
+    wall_ms: int
+    gpus: int = 0
+    share_milli: int = 0
+    """Thousandths of a GPU: of shared ones the part alone, all of them together."""
+    estimated: bool = False
+    """The end is the last sign of life."""
+
+    @property
+    def began_ms(self) -> int:
+        return self.ended_ms - self.wall_ms
+
+    def since(self, ms: int) -> Use | None:
+        """What of it came after a moment; None where nothing did."""
+        if self.ended_ms <= ms:
+            return None
+        return self._cut(ms, self.ended_ms) if self.began_ms < ms else self
+
+    def by_day(self) -> Iterator[tuple[str, Use]]:
+        """What of it fell on each day, in UTC."""
+        last = max(self.began_ms, self.ended_ms - 1)
+        for day in range(self.began_ms // DAY_MS, last // DAY_MS + 1):
+            begin, end = day * DAY_MS, (day + 1) * DAY_MS
+            yield day_of(begin), self._cut(max(begin, self.began_ms), min(end, self.ended_ms))
+
+    def _cut(self, begin: int, end: int) -> Use:
+        return replace(self, ended_ms=end, wall_ms=end - begin)
+
+
+def ran_until(
+    record: Record,
+    ended_at: datetime | None,
+    *,
+    started_at: datetime | None,
+    estimated: bool = False,
+) -> Ran | None:
+    """From the start of a running record's command; None where there was none. What was adopted
+    counts from where the epoch before ends: nothing of it is counted twice."""
+    if started_at is None:
+        return None
+    before = record.ending.ran if record.ending is not None else None
+    adopted = record.holder is not None and record.holder.adopted
+    began_at = max(started_at, before.ended_at) if adopted and before else started_at
+    return Ran(began_at=began_at, ended_at=max(began_at, ended_at or began_at), estimated=estimated)
+
+
+def used_with(record: Record, ran: Ran | None) -> Usage:
+    """What a job has used by the end of an epoch that ran so, or by the moment so far."""
+    used = record.usage
+    if ran is None:
+        return used
+    gpus, share_milli = _given_to(record)
+    return Usage(
+        wall_ms=used.wall_ms + ran.wall_ms,
+        gpu_ms=used.gpu_ms + ran.wall_ms * gpus,
+        gpu_share_ms=used.gpu_share_ms + ran.wall_ms * share_milli // 1000,
+        estimated=used.estimated or ran.estimated,
+        unknown_fields=used.unknown_fields,
+    )
+
+
+def used_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Usage:
+    """What a job that runs has used, its ended epochs counted."""
+    return used_with(record, _ran_so_far(record, heartbeat, now))
+
+
+def used_in(cell: EndCell) -> Usage:
+    """In this epoch alone."""
+    return used_with(cell.record.evolve(usage=Usage()), cell.ending.ran)
+
+
+def use_of(cell: EndCell) -> Use | None:
+    """What an ended epoch used; None where it ran nothing."""
+    ran = cell.ending.ran
+    return _use(cell.record, ran) if ran is not None else None
+
+
+def use_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Use | None:
+    """What an epoch that runs has used; None before its command was started."""
+    ran = _ran_so_far(record, heartbeat, now)
+    return _use(record, ran) if ran is not None else None
+
+
+def _ran_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Ran | None:
+    """By its beats: up to now, or, where its holder is not heard any more, up to the last of them.
+    Once its files are uploaded the command has ended."""
+    if heartbeat is None or heartbeat.epoch != record.epoch or record.holder is None:
+        return None
+    until, ended = heartbeat.last_sign_at, heartbeat.command_ended_at is not None
+    silence = now - heartbeat.at
+    silent = heartbeat.sealed or silence > timedelta(seconds=record.holder.lease_seconds)
+    if not silent and not ended:
+        until = max(now, heartbeat.at)
+    started_at, estimated = heartbeat.started_at, silent and not ended
+    return ran_until(record, until, started_at=started_at, estimated=estimated)
+
+
+def _use(record: Record, ran: Ran) -> Use:
+    gpus, share_milli = _given_to(record)
+    return Use(
+        record.id,
+        record.epoch,
+        record.submitter,
+        root_of(record) if record.spec.then or record.spec.step_of else None,
+        ended_ms=_clamped(milliseconds(ran.ended_at)),
+        wall_ms=_clamped(ran.wall_ms),
+        gpus=gpus,
+        share_milli=share_milli,
+        estimated=ran.estimated,
+    )
+
+
+def _given_to(record: Record) -> tuple[int, int]:
+    """GPUs, and thousandths of one by their memory."""
+    holder = record.holder
+    if holder is None:
+        return 0, 0
+    return holder.gpus, round(1000 * holder.gpus * holder.gpu_share)
+
+
+def _clamped(ms: int) -> int:
+    """Into what a name has room for: who writes nonsense into a cell spoils no listing."""
+    return min(max(0, ms), _MS_MAX)
+
+
+# --- names --------------------------------------------------------------------------------
+
+
+def use_key(use: Use) -> str:
+    return keys.usage(day_of(use.ended_ms), use_name(use))
+
+
+def use_name(use: Use) -> str:
+    """The one name of it. Names of a day sort by the end."""
+    figures = f"w{use.wall_ms}.g{use.gpus}.s{use.share_milli}.e{int(use.estimated)}"
+    root = "" if use.root is None else f"~r{use.root}"
+    name = f"{use.ended_ms:013d}-{use.job_id}.{use.epoch}~{figures}{root}"
+    return f"{name}~u{encoded_user(use.user)}"
+
+
+def parse_use(name: str) -> Use | None:
+    """None for what is no name of a use. Figures and words of later versions are passed over; a
+    user whose name is too long is told as in the name."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    figures = {text[:1]: text[1:] for text in match["figures"].split(".")}
+    words = {text[:1]: text[1:] for text in match["words"].split("~")}
+    if not all(_FIGURE.fullmatch(figures.get(letter, "")) for letter in "wgse"):
+        return None
+    return Use(
+        match["job"],
+        int(match["epoch"]),
+        _decoded_user(words.get("u", "")),
+        words.get("r"),
+        ended_ms=int(match["ended"]),
+        wall_ms=min(int(figures["w"]), int(match["ended"])),
+        gpus=int(figures["g"]),
+        share_milli=int(figures["s"]),
+        estimated=figures["e"] != "0",
+    )
+
+
+def encoded_user(user: str) -> str:
+    """What a key can hold: letters as they are, other bytes as `=2F`; a digest where that is too
+    long."""
+    data = user.encode("utf-8", "surrogatepass")
+    text = "".join(
+        chr(byte) if byte < 128 and _PLAIN.match(chr(byte)) else f"={byte:02X}" for byte in data
+    )
+    if 0 < len(text) <= _USER_MAX:
+        return text
+    return f"!{hashlib.sha256(data).hexdigest()[:24]}"
+
+
+def _decoded_user(text: str) -> str:
+    return _ESCAPED.sub(
+        lambda found: bytes.fromhex(found[0].replace("=", "")).decode("utf-8", "replace"), text
+    )
+
+
+def day_of(ms: int) -> str:
+    """`2026-03-29`, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC).date().isoformat()

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from stado.core import moves
+from stado.core.ids import milliseconds
+from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, Usage
+from stado.core.spec import Step, StepOf
+from stado.core.states import JobType, Verdict
+from stado.core.usage import (
+    DAY_MS,
+    Use,
+    encoded_user,
+    parse_use,
+    ran_until,
+    use_key,
+    use_name,
+    use_of,
+    use_so_far,
+    used_so_far,
+)
+from stado.storage.keys import check_key
+from tests.core.records import HOLDER, NOW, queued
+
+HOUR = timedelta(hours=1)
+USE = Use("abcdefghijklmnop", 3, "ada", None, ended_ms=milliseconds(NOW), wall_ms=90_000)
+
+
+def running(*, gpus: int = 0, gpu_share: float = 1.0, **changes: object) -> Record:
+    record = queued(**changes)
+    return moves.claimed(record, HOLDER.evolve(gpus=gpus, gpu_share=gpu_share))
+
+
+def ended(record: Record, ran: Ran | None, verdict: Verdict = Verdict.COMPLETED) -> EndCell:
+    started_at = ran.began_at if ran is not None else None
+    ending = Ending(verdict=verdict, started_at=started_at, ended_at=NOW + HOUR, ran=ran, by="a")
+    return EndCell(token="t" * 16, ending=ending, record=moves.ended(record, ending))
+
+
+def beat(record: Record, **fields: object) -> Heartbeat:
+    assert record.holder is not None
+    known = {"phase": Phase.RUNNING, "started_at": NOW, "at": NOW + HOUR} | fields
+    return Heartbeat(epoch=1, token=record.holder.token, by="alice", **known)  # type: ignore[arg-type]
+
+
+# --- what counts --------------------------------------------------------------------------
+
+
+def test_gpus_count_for_as_long_as_the_command_ran() -> None:
+    """R26, R27, R63: time in the queue, before the start and after the end is not in it."""
+    record = running(gpus=2)
+    ran = ran_until(record, NOW + HOUR, started_at=NOW + HOUR / 2)
+    use = use_of(ended(record, ran))
+    assert use is not None
+    assert (use.wall_ms, use.gpus, use.estimated) == (1_800_000, 2, False)
+
+
+def test_what_never_ran_has_no_use() -> None:
+    """R25"""
+    cell = ended(running(gpus=2), ran_until(running(), NOW + HOUR, started_at=None))
+    assert use_of(cell) is None
+    assert cell.record.usage == Usage()
+
+
+def test_shared_gpus_count_whole_and_their_part_is_a_second_figure() -> None:
+    record = running(gpus=2, gpu_share=0.25)
+    cell = ended(record, Ran(began_at=NOW, ended_at=NOW + HOUR))
+    assert cell.record.usage == Usage(wall_ms=3_600_000, gpu_ms=7_200_000, gpu_share_ms=1_800_000)
+
+
+def test_a_job_on_cores_alone_keeps_its_time() -> None:
+    cell = ended(running(), Ran(began_at=NOW, ended_at=NOW + HOUR))
+    assert cell.record.usage == Usage(wall_ms=3_600_000)
+
+
+def test_a_jobs_figure_is_the_sum_over_its_epochs() -> None:
+    lost = ended(running(gpus=1), Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True))
+    record = moves.claimed(moves.after(lost), HOLDER.evolve(gpus=4))
+    cell = ended(record, Ran(began_at=NOW, ended_at=NOW + HOUR))
+    assert cell.record.usage == Usage(
+        wall_ms=7_200_000, gpu_ms=18_000_000, gpu_share_ms=18_000_000, estimated=True
+    )
+
+
+def test_what_was_adopted_counts_from_where_the_epoch_before_ended() -> None:
+    lost = ended(running(), Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True), Verdict.LOST)
+    record = moves.claimed(moves.after(lost), HOLDER.evolve(adopted=True))
+    ran = ran_until(record, NOW + 3 * HOUR, started_at=NOW)
+    assert ran == Ran(began_at=NOW + HOUR, ended_at=NOW + 3 * HOUR)
+    other = moves.claimed(moves.after(lost), HOLDER)
+    assert ran_until(other, NOW + 3 * HOUR, started_at=NOW) == ran.evolve(began_at=NOW)
+
+
+def test_a_lost_epoch_counts_until_it_was_heard_last() -> None:
+    ending = moves.lost(
+        running(),
+        started_at=NOW,
+        heard_at=NOW + HOUR,
+        now=NOW + 2 * HOUR,
+        by="reaper",
+        reason=None,  # type: ignore[arg-type]
+        detail="silent",
+    )
+    assert ending.ran == Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True)
+
+
+# --- what runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fields", "wall", "estimated"),
+    [
+        (60, {}, 3660, False),
+        (121, {}, 3600, True),
+        (60, {"sealed": True, "heard_at": NOW + HOUR / 2}, 1800, True),
+        (60, {"phase": Phase.UPLOADING, "phase_since": NOW + HOUR / 4}, 900, False),
+        (121, {"phase": Phase.UPLOADING, "phase_since": NOW + HOUR / 4}, 900, False),
+    ],
+    ids=["runs", "silent", "sealed", "uploads", "uploads silently"],
+)
+def test_what_runs_counts_up_to_now_or_as_long_as_it_is_known_to(
+    seconds: int, fields: dict[str, object], wall: int, estimated: bool
+) -> None:
+    record = running(gpus=1)
+    use = use_so_far(record, beat(record, **fields), NOW + HOUR + timedelta(seconds=seconds))
+    assert use is not None
+    assert (use.wall_ms, use.estimated) == (wall * 1000, estimated)
+
+
+def test_what_has_not_started_has_used_nothing() -> None:
+    """R25"""
+    record = running()
+    assert use_so_far(record, None, NOW) is None
+    assert use_so_far(record, beat(record, started_at=None), NOW) is None
+    assert use_so_far(record.evolve(epoch=2), beat(record), NOW) is None
+    assert used_so_far(record, beat(record), NOW).wall_ms == 3_600_000
+
+
+# --- names --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        USE,
+        replace(USE, gpus=8, share_milli=4_500, estimated=True),
+        replace(USE, job_id="abcdefghijklmnop-0001", root="ponmlkjihgfedcba", epoch=999_999),
+        replace(USE, user="Jörg ~/= Müller@host"),
+        replace(USE, ended_ms=10**13 - 1, wall_ms=10**13 - 1, gpus=9_999, share_milli=9_999_000),
+    ],
+)
+def test_a_name_says_all_of_it(use: Use) -> None:
+    assert parse_use(use_name(use)) == use
+    check_key(use_key(use))
+
+
+@pytest.mark.parametrize("user", ["", "x" * 91, "ß" * 200, "\udcff" * 40])
+def test_the_name_of_a_user_that_is_too_long_is_a_digest(user: str) -> None:
+    use = replace(USE, job_id="abcdefghijklmnop-100000", root="a" * 16, user=user, gpus=9_999)
+    check_key(use_key(use))
+    told = parse_use(use_name(use))
+    assert told is not None
+    assert told.user == encoded_user(user)
+    assert told.user.startswith("!")
+
+
+def test_figures_and_words_of_later_versions_are_passed_over() -> None:
+    name = use_name(USE)
+    newer = name.replace(".e0", ".e0.z7") + "~mbig-model"
+    assert parse_use(newer) == USE
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "1~w1", use_name(USE).replace("w90000", "w-1"), use_name(USE).replace(".g0", "")],
+)
+def test_what_is_no_name_is_passed_over(name: str) -> None:
+    assert parse_use(name) is None
+
+
+def test_a_step_names_the_job_that_its_pipeline_began_with() -> None:
+    ran = Ran(began_at=NOW, ended_at=NOW + HOUR)
+    step = Step(name="eval", command="true", type=JobType.EVAL)
+    spec = queued().spec
+    steps = {
+        None: spec,
+        "abcdefghijklmnop": spec.evolve(then=[step]),
+        "ponmlkjihgfedcba": spec.evolve(
+            step_of=StepOf(root="ponmlkjihgfedcba", number=1, name="e")
+        ),
+    }
+    for root, one in steps.items():
+        use = use_of(ended(running(spec=one), ran))
+        assert use is not None
+        assert use.root == root
+
+
+# --- parts --------------------------------------------------------------------------------
+
+
+def test_only_what_came_after_a_moment_counts() -> None:
+    now = milliseconds(NOW)
+    assert USE.since(now - 90_000) == USE
+    assert USE.since(now - 30_000) == replace(USE, wall_ms=30_000)
+    assert USE.since(now) is None
+
+
+def test_a_use_over_midnight_falls_on_both_days() -> None:
+    midnight = milliseconds(NOW) // DAY_MS * DAY_MS
+    use = replace(USE, ended_ms=midnight + 1_000, wall_ms=DAY_MS + 3_000)
+    assert [(day, part.wall_ms) for day, part in use.by_day()] == [
+        ("2026-02-27", 2_000),
+        ("2026-02-28", DAY_MS),
+        ("2026-03-01", 1_000),
+    ]
+    short = replace(USE, ended_ms=midnight, wall_ms=0)
+    assert [day for day, _ in short.by_day()] == ["2026-03-01"]
