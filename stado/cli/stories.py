@@ -452,7 +452,7 @@ def _late_fields(late: LateResult) -> dict[str, Any]:
 def _heartbeat_fields(heartbeat: Heartbeat) -> dict[str, Any]:
     return {
         "at": instant_text(heartbeat.at),
-        "phase": heartbeat.phase.value,
+        "doing": heartbeat.phase.value,
         "started_at": instant_text(heartbeat.started_at),
         "sealed": heartbeat.sealed,
     }
