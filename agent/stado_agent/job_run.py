@@ -661,17 +661,17 @@ class JobRun:
         """Around what a start takes of this host: what it refuses is why there was none. It is the
         job's own fault where the folder that it asked for cannot be used, or its environment is
         too long; anything else is the host's trouble, until that has happened so often that it
-        cannot be."""
+        cannot be. Where things lie on a host is for its log alone."""
         try:
             yield
         except OSError as error:
-            where = f": {error.filename}" if error.filename is not None else ""
-            text = f"{error.strerror or error}{where}"
+            text = error.strerror or type(error).__name__
+            log.warning("event=refused_by_host path=%s error=%r", error.filename, text)
             if error.errno == errno.E2BIG:
                 sizes = sizes_text(self._environment(), self._host.environment)
                 raise NotStarted(f"{text}: {sizes}") from None
             if str(error.filename) == self._record.spec.host_dir:
-                raise NotStarted(text) from error
+                raise NotStarted(f"{text}: {error.filename}") from error
             given_back = self._record.given_back
             if given_back >= _GIVEN_BACK_MAX:
                 raise NotStarted(f"{text}; {given_back} hosts before gave it back") from error

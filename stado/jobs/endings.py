@@ -221,7 +221,7 @@ def ending_of_open(cell: OpenCell) -> Ending:
     return Ending(
         verdict=Verdict.CANCELLED,
         reason=Reason.CANCELLED_BY_USER,
-        detail=cell.note,
+        detail=_asked_text(Verdict.CANCELLED, "paused", cell.by, cell.note),
         ended_at=cell.at,
         by=cell.by,
     )
@@ -275,7 +275,14 @@ def ending_of_intent(claim: ClaimCell) -> Ending:
             by=claim.by,
         )
     verdict, reason = AS_ASKED[claim.intent]
-    return Ending(verdict=verdict, reason=reason, detail=claim.note, ended_at=claim.at, by=claim.by)
+    detail = _asked_text(verdict, "queued", claim.by, claim.note)
+    return Ending(verdict=verdict, reason=reason, detail=detail, ended_at=claim.at, by=claim.by)
+
+
+def _asked_text(verdict: Verdict, before: str, by: str, note: str | None) -> str:
+    """`cancelled while it was queued, by ada: the cluster is needed`."""
+    because = f": {note}" if note else ""
+    return moves.clip(f"{verdict.value} while it was {before}, by {by}{because}")
 
 
 def claim_for_intent(

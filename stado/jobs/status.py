@@ -68,13 +68,15 @@ class Pause:
 
 
 def pause_of(repo: Repository, record: Record) -> Pause | None:
-    """Of a job that is paused. One read."""
+    """Of a job that is paused. One read; another of one that was queued then."""
     ending = record.ending
     if record.state is not State.PAUSED or ending is None:
         return None
     asks = repo.find_asks(record.id, record.epoch)
     if asks is None or not asks.value.pause:
-        return Pause(ending.by, ending.ended_at, ending.detail)
+        claim = repo.find(ClaimCell, keys.claim_cell(record.id, record.epoch))
+        note = claim.value.note if claim is not None else None
+        return Pause(ending.by, ending.ended_at, note)
     asked = asks.value
     return Pause(asked.pause_by or ending.by, asked.pause_at or ending.ended_at, asked.pause_note)
 

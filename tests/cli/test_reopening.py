@@ -229,7 +229,10 @@ def test_paused_jobs_are_cancelled_with_all_others(stado: Program, world: World)
         f"{paused}  cancelled",
     ]
     (job,) = stado.json("status", paused)["jobs"]
-    assert (job["status"], job["status_detail"]) == ("cancelled", "done with it")
+    assert (job["status"], job["status_detail"]) == (
+        "cancelled",
+        "cancelled while it was paused, by ada: done with it",
+    )
 
 
 def test_a_deleted_job_is_told_to_be_deleted(stado: Program, world: World) -> None:

@@ -39,7 +39,9 @@ def test_events_are_lines_with_instant_epoch_kind_and_sentence(
         ("2", "started"),
         ("2", "failed"),
     ]
-    assert told[1][2].startswith("paused (paused_by_user): the cluster")
+    assert told[1][2].startswith(
+        "paused (paused_by_user): paused while it was queued, by ada: the cluster"
+    )
     assert "\x1b" not in "".join(lines)
     assert told[-1][2] == "failed (job_failed): the command exited with 3"
     assert all(line[19:20] == "Z" for line in lines)

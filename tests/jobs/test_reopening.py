@@ -56,7 +56,10 @@ def test_a_queued_job_is_paused_at_once(world: World) -> None:
     assert answer.record == record
     assert record.ending is not None
     assert (record.ending.verdict, record.ending.reason) == (Verdict.PAUSED, Reason.PAUSED_BY_USER)
-    assert (record.ending.by, record.ending.detail) == ("ada", "the cluster is needed")
+    assert (record.ending.by, record.ending.detail) == (
+        "ada",
+        "paused while it was queued, by ada: the cluster is needed",
+    )
     assert (record.pauses, record.starts) == (1, 0)
     assert world.states(job) == {State.PAUSED}
     assert world.names(keys.READY) == []
@@ -160,7 +163,7 @@ def test_a_paused_job_is_cancelled_without_being_queued(world: World) -> None:
     assert (answer.record.ending.reason, answer.record.ending.by, answer.record.ending.detail) == (
         Reason.CANCELLED_BY_USER,
         "bea",
-        "not needed",
+        "cancelled while it was paused, by bea: not needed",
     )
     assert world.states(job) == {State.CANCELLED}
     assert world.names(keys.READY) == []
