@@ -118,6 +118,7 @@ def test_the_exit_code_is_the_commands_own(docker: StandIn, tmp_path: Path, code
 def test_a_command_that_never_started_is_told_from_one_that_ended(
     docker: StandIn, tmp_path: Path
 ) -> None:
+    """R2, R36"""
     started = Started(docker, tmp_path, "true", unstartable='exec: "/bin/sh": permission denied')
     assert started.wait() == 127
     never = started.process.never_started
@@ -221,7 +222,7 @@ def test_a_command_whose_client_died_is_stopped_all_the_same(
 
 
 def test_a_command_whose_engine_is_silent_counts_as_living(docker: StandIn, tmp_path: Path) -> None:
-    """With client and command both gone: nobody knows, and that is told."""
+    """R2, R36: with client and command both gone: nobody knows, and that is told."""
     started = Started(docker, tmp_path, "echo $$; while :; do sleep 0.01; done")
     started.wait_for_output("\n")
     with docker.out_of_reach():
@@ -241,6 +242,7 @@ def test_a_command_whose_engine_is_silent_counts_as_living(docker: StandIn, tmp_
 
 
 def test_a_container_that_somebody_removed_is_no_success(docker: StandIn, tmp_path: Path) -> None:
+    """R3"""
     started = Started(docker, tmp_path, "echo begun; while :; do sleep 0.01; done")
     started.wait_for_output("begun")
     started.kill_client()

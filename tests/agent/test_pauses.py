@@ -17,6 +17,7 @@ from stado.storage.faults import Fault, FaultKind, ScriptedFaults
 from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene, Trouble
+from tests.agent.test_agent import Host
 from tests.agent.test_host_trouble import NO_MEMORY
 from tests.agent.test_job_run import BEAT, FILES, scene_of
 
@@ -27,7 +28,7 @@ def ask_pause(scene: Scene) -> None:
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_paused_job_is_stopped_and_what_it_has_is_saved(tmp_path: Path, deaf: bool) -> None:
-    """R46, R48, T21"""
+    """R15, R46, R48, T21"""
     scene = scene_of(tmp_path)
     scene.script(Script(seconds=500, files=FILES, deaf=deaf))
     claimed = scene.claim()
@@ -137,3 +138,25 @@ def test_pauses_and_retries_are_no_hosts_that_gave_a_job_back(tmp_path: Path) ->
     scene.script(Script(refused=NO_MEMORY))
     scene.run(scene.claim())
     assert scene.ending_of(21).reason is Reason.HOST_UNABLE
+
+
+def test_a_resumed_job_waits_for_room_as_any_other(tmp_path: Path) -> None:
+    """R16, R51: it is queued and started anew, as of now, by whoever has room; nothing of before
+    is gone on with but what it saved."""
+    host = Host(tmp_path, cpu=1)
+    host.script(500)
+    (job,) = host.submit("true", cpu=1)
+    host.step_to_start()
+    pause(host.world.repo, job, by="ada")
+    host.step_until(lambda: host.world.states(job) == {State.PAUSED})
+    (other,) = host.submit("true", cpu=1)
+    host.step_to_start(2)
+    resume(host.world.repo, job, by="ada")
+    host.step_for(100)
+    assert host.world.states(job) == {State.QUEUED}
+    host.step_until_at_rest(other)
+    host.step_until_at_rest(job)
+    first, _, again = host.processes.executions
+    assert (first.epoch, again.epoch) == (1, 2)
+    assert first.process is not again.process
+    assert host.world.record(State.COMPLETED, job).starts == 2

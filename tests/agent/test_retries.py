@@ -9,8 +9,9 @@ from stado.core.retries import RetrySettings
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
-from stado.jobs.changes import cancel
+from stado.jobs.changes import cancel, retry
 from stado.jobs.claim import claim
+from stado.jobs.listings import newest
 from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
@@ -88,7 +89,7 @@ def test_a_cancel_that_comes_too_late_for_the_verdict_ends_the_next_epoch(tmp_pa
 
 
 def test_a_cancel_closes_a_try_that_waits(tmp_path: Path) -> None:
-    """R22: also while it waits for its time."""
+    """R55, R22: also while it waits for its time."""
     scene = scene_of(tmp_path)
     scene.run(scene.claim())
     cancel(scene.world.repo, scene.job, by="ada")
@@ -112,3 +113,24 @@ def test_a_command_that_could_not_be_started_is_not_tried_again(tmp_path: Path) 
     scene.run(scene.claim())
     assert scene.ending.reason is Reason.LAUNCH_FAILED
     assert scene.final.auto_retries == 0
+
+
+def test_a_job_that_somebody_retries_is_the_same_job(tmp_path: Path) -> None:
+    """R52: one row, its run id, the places of its output and its checkpoints; one more retry."""
+    saves = Script(seconds=20, exit_code=1, files={"checkpoints/model": b"weights"})
+    scene = scene_of(tmp_path, saves, retries=0)
+    scene.run(scene.claim())
+    before = scene.final
+    retry(scene.world.repo, scene.job, by="ada")
+    (scene.entry,) = scene.world.entries()
+    scene.script(Script(seconds=20, files={"output/result": b"42"}))
+    seen: list[bytes] = []
+    model = scene.folder.workspace(scene.job, 2).checkpoints / "model"
+    scene.clock.at(scene.clock.monotonic() + 10, lambda: seen.append(model.read_bytes()))
+    scene.run(scene.claim())
+    assert (scene.final.id, scene.final.run_id) == (before.id, before.run_id)
+    assert (scene.final.manual_retries, scene.final.epoch) == (1, 2)
+    assert [environment["STADO_JOB_ID"] for environment in scene.environments] == [scene.job] * 2
+    assert seen == [b"weights"]
+    assert scene.output(2, "result") == b"42"
+    assert [row.job_id for row in newest(scene.world.repo, limit=20).rows] == [scene.job]

@@ -42,7 +42,7 @@ def test_a_queued_job_is_paused_and_goes_on_when_it_is_resumed(
 
 
 def test_pausing_a_running_job_waits_for_its_worker(stado: Program, world: World) -> None:
-    """R48, T21"""
+    """R15, R48, T21"""
     job_id = submit(stado, "x")
     claimed = world.claim(job_id)
     process = stado.start("job", "pause", job_id)

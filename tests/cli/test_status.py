@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+import stado as library
 from stado.cli.failures import guarded
 from stado.cli.render import instant_text
 from stado.core import keys
@@ -354,8 +355,30 @@ def test_a_job_that_runs_where_nobody_is_at_work_is_told_so(
     assert "no host is at work" in stado("status").stderr
 
 
+@pytest.mark.parametrize("state", State)
+def test_every_command_tells_the_state_that_is_kept(
+    stado: Program, world: World, state: State
+) -> None:
+    """R1, R32, R35: lists, the story of a job, why it is so, its pipeline, and Python."""
+    job_id = stado.ok("submit", "--run-id", "x", "--then", "eval=./eval", "run")
+    if state is not State.QUEUED:
+        claimed = world.claim(job_id)
+        if state.at_rest:
+            world.end(claimed, Verdict(state), started_at=world.repo.now())
+    assert world.repo.find_record(state, job_id) is not None
+    fields = [
+        *(one for command in ("status", "jobs") for one in stado.json(command)["jobs"]),
+        *(stado.json("job", command, job_id) for command in ("show", "status", "why")),
+        stado.json("pipeline", "show", job_id)["root"],
+    ]
+    told = {one["status"] for one in fields if one["job_id"] == job_id}
+    assert told == {state.value}
+    assert len([one for one in fields if one["job_id"] == job_id]) == 6
+    assert library.job(job_id).status().state == state.value
+
+
 def test_an_unreadable_record_costs_its_own_row_only(stado: Program, world: World) -> None:
-    """A19"""
+    """R3, A19"""
     good, bad, worse = (submit(stado, name) for name in ("good", "bad", "worse"))
     (world.path / keys.record(State.QUEUED, bad)).write_bytes(b'{"schema": 1, "id')
     (world.path / keys.record(State.QUEUED, worse)).write_bytes(b"\xff\xfe")

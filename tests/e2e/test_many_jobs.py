@@ -21,7 +21,7 @@ from tests.e2e.fleet import SMALL, Fleet
 def test_each_of_hundreds_of_jobs_is_executed_once(
     make_fleet: MakeFleet, tmp_path: Path, kind: str, count: int
 ) -> None:
-    """R175, R176: at the end each job is in exactly one prefix and the index is empty."""
+    """R65, R175, R176: at the end each job is in exactly one prefix and the index is empty."""
     fleet = make_fleet(kind, lease_seconds=30)
     fleet.coordinator()
     for name in ("one", "two", "three"):

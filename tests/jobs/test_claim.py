@@ -23,7 +23,7 @@ from tests.jobs.world import ALICE, BOB, World, entry_of, heal
 
 
 def test_a_claimed_job_is_running_and_nowhere_else(world: World) -> None:
-    """R175, R210, T6"""
+    """R68, R175, R210, T6"""
     job = world.submit()
     claimed = world.start()
     assert world.states(job) == {State.RUNNING}

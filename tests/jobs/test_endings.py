@@ -92,7 +92,7 @@ def test_a_verdict_given_again_after_a_lost_answer_is_still_ours(
 
 
 def test_the_first_verdict_stands(world: World) -> None:
-    """R66"""
+    """R65, R66"""
     job = world.submit()
     claimed = world.start()
     first, ours = give_verdict(world.repo, claimed.record, ending(world, Verdict.COMPLETED))

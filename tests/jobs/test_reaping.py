@@ -39,7 +39,7 @@ def about_to_reap(world: World) -> Reaper:
 
 
 def test_silence_of_everything_for_a_lease_gives_the_job_back(world: World) -> None:
-    """R189, R191, A04, T25: who was silent, for how long, since when."""
+    """R73, R189, R191, A04, T25: who was silent, for how long, since when."""
     job = world.submit()
     world.start()
     beat_at = world.repo.now().isoformat(timespec="seconds")
@@ -533,7 +533,7 @@ def test_two_reapers_at_once_give_one_verdict(world: World) -> None:
 def test_a_job_fails_when_its_budget_of_losses_is_spent(
     world: World, allowed: int | None, starts: int
 ) -> None:
-    """R87 R191, T26"""
+    """R74, R87 R191, T26"""
     job = world.submit(spec=Spec(command="", max_lease_losses=allowed))
     for epoch in range(1, starts + 1):
         assert world.start().record.epoch == epoch

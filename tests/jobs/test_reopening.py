@@ -129,7 +129,7 @@ def test_an_unfinished_pause_is_finished_by_who_looks(world: World) -> None:
 
 
 def test_a_paused_job_is_queued_as_of_now(world: World) -> None:
-    """R49, T23"""
+    """R16, R49, T23"""
     job = paused(world)
     before = world.record(State.PAUSED, job)
     world.clock.sleep(60)
