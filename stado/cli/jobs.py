@@ -85,7 +85,7 @@ def _notes(listing: Listing, asked: ListAsked, *, org: bool) -> Iterator[str]:
 
     if not listing.rows:
         yield _nothing(asked, org=org)
-    for row in listing.rows:
+    for row in listing.jobs:
         if row.problem:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)

@@ -121,7 +121,7 @@ def extent_notes(listing: Listing, asked: ListAsked) -> Iterator[str]:
     from stado.cli.render import plural
 
     if listing.more:
-        rows, jobs = len(listing.rows), listing.jobs
+        rows, jobs = len(listing.rows), len(listing.jobs)
         shown = f"{jobs:,}" if rows == jobs else f"{plural(rows, 'row')} for {jobs:,}"
         if listing.total > jobs:
             known = f"of {listing.total:,}{'+' if listing.total_at_least else ''} jobs"

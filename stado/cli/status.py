@@ -133,7 +133,7 @@ def _waits(
 ) -> dict[str, Wait]:
     from stado.core.states import State
 
-    records = [row.record for row in listing.rows if row.state is State.QUEUED]
+    records = [row.record for row in listing.jobs if row.state is State.QUEUED]
     queued = [record for record in records if record is not None]
     if not queued:
         return {}
@@ -226,7 +226,7 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
     listing = look.listing
     if not listing.rows:
         yield _nothing(asked)
-    for row in listing.rows:
+    for row in listing.jobs:
         if row.problem:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
@@ -245,7 +245,7 @@ def _hosts_note(look: _Look) -> Iterator[str]:
 
     if any(host.alive for host in look.hosts):
         yield f"{hosts_line(look.hosts)}: `stado hosts`"
-    elif look.waits or any(row.life is not None for row in look.listing.rows):
+    elif look.waits or any(row.life is not None for row in look.listing.jobs):
         yield no_host_text(look.hosts)
     if look.unreadable:
         yield unreadable_text(look.unreadable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -338,7 +338,7 @@ def listing_table(
         Column("TAGS", width_max=20, expendable=True),
         Column("COMMAND"),
     ]
-    rows = list(_with_their_steps(listing.rows) if steps else listing.rows)
+    rows = listing.jobs if steps else listing.rows
     below = {step.job_id for row in listing.rows if row.steps for step in row.steps.rows}
     cells = [
         [
@@ -355,12 +355,6 @@ def listing_table(
         for number, column in enumerate(columns)
     ]
     return list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
-
-
-def _with_their_steps(rows: Sequence[Row]) -> Iterator[Row]:
-    for row in rows:
-        yield row
-        yield from row.steps.rows if row.steps is not None else ()
 
 
 def _telling(row: Row) -> Row:
@@ -451,7 +445,7 @@ def silent_seconds(record: Record, heartbeat: Heartbeat | None, now: datetime) -
 def trouble_lines(listing: Listing) -> list[str]:
     """What the holders of jobs in this list cannot get done; and of those that are cancelled,
     once, what comes of it."""
-    lives = {row.job_id: row.life for row in listing.rows if row.life is not None}
+    lives = {row.job_id: row.life for row in listing.jobs if row.life is not None}
     told = [
         f"{job_id} is {life_word(life)}: {life.heartbeat.trouble}"
         for job_id, life in lives.items()

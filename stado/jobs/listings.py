@@ -81,9 +81,13 @@ class Listing:
     """Jobs by state, at most `COUNTED_MAX` of each; empty for a search."""
 
     @property
-    def jobs(self) -> int:
-        """In its rows, steps of pipelines too."""
-        return sum(1 + (len(row.steps.rows) if row.steps is not None else 0) for row in self.rows)
+    def jobs(self) -> list[Row]:
+        """A row for each job, steps below the row of their pipeline."""
+        return [
+            job
+            for row in self.rows
+            for job in (row, *(row.steps.rows if row.steps is not None else ()))
+        ]
 
 
 def newest(

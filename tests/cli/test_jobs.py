@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from stado.core.records import Phase, Progress
 from stado.core.spec import Spec, make_request
 from stado.jobs.submit import submit as submit_request
-from tests.cli.conftest import Program, World
+from tests.cli.conftest import Program, World, report
 from tests.cli.terminal import Terminal
 
 
@@ -104,6 +105,26 @@ def test_a_pipeline_is_a_row_with_its_steps_counted(stado: Program, world: World
     below = rows(stado.ok("jobs", "--steps"))
     assert [row[:2] for row in below] == [["job", plain], ["job", root], ["export", export]]
     assert below[2][2:5] == ["failed", "1", "export"]
+
+
+def test_a_pipeline_is_at_the_step_that_is_under_way(stado: Program, world: World) -> None:
+    """R58: what holds it, or how it gets on, is the step's."""
+    root = stado.ok("submit", "--run-id", "night", "--then", "eval=./eval", "--cpu", "1", "./train")
+    world.complete(root)
+    report(world, "local@box", cpu_total=0.5, cpu_free=0.5)
+    (row,) = stado.ok("status").splitlines()[1:]
+    assert row.split()[1:3] == ["queued", "0/1"]
+    assert "eval: no_eligible_worker" in row
+    run = world.repo.find_run(f"{root}.1")
+    assert run is not None
+    progress = Progress(fraction=0.5, text="half")
+    beat = {"progress": progress, "trouble": "the disk is slow"}
+    world.beat(world.claim(run.value.base_id), Phase.RUNNING, **beat)
+    result = stado("status")
+    (row,) = result.stdout.splitlines()[1:]
+    assert row.split()[1:3] == ["running", "0/1"]
+    assert "50%: half" in row
+    assert f"{run.value.base_id} is running: the disk is slow" in result.stderr
 
 
 def test_flat_and_in_a_document_each_job_has_its_own(stado: Program, world: World) -> None:

@@ -65,6 +65,7 @@ def test_a_step_has_its_own_size_and_what_the_job_before_it_shared() -> None:
             secrets={"TOKEN": "team#token"},
             repo=GitRepo(url="https://host/lab.git", commit="a" * 40),
             image="lab/train:1",
+            tags=["nightly"],
             deadline_at=NOW + timedelta(days=1),
             max_lease_losses=9,
         ),
@@ -72,7 +73,8 @@ def test_a_step_has_its_own_size_and_what_the_job_before_it_shared() -> None:
     (launch,) = pipelines.launches(record)
     spec = pipelines.step_spec(record, launch, left=LEFT, start_from=SAVE)
     before = record.spec
-    for name in ("environment", "secrets", "repo", "image", "deadline_at", "max_lease_losses"):
+    kept = ("environment", "secrets", "repo", "image", "tags", "deadline_at", "max_lease_losses")
+    for name in kept:
         assert getattr(spec, name) == getattr(before, name)
     assert (spec.command, spec.cpu, spec.memory_gb, spec.priority) == ("./export", 2, None, 7)
     own = (spec.verify, spec.retries, spec.body_retries)

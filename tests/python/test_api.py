@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "image": ("lab/train@sha256:" + "0" * 64, ["lab/train@sha256:" + "0" * 64]),
     "expect_output": (("model.npz", "plots/*.png"), ["model.npz", "plots/*.png"]),
     "output_uri": ("stado://models", ["stado://models"]),
+    "tag": (["v2", "nightly"], ["nightly", "v2"]),
     "type": ("train", ["train"]),
     "require_checkpoint": (True, []),
     "start_from": (f"policy_{TRAINED}:latest", [f"policy_{TRAINED}:latest"]),
