@@ -14,6 +14,7 @@ from stado.cli import options
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from stado.core.phases import JobPhase
     from stado.core.states import JobType, State
     from stado.jobs.listings import Listing, Wanted
 
@@ -26,7 +27,7 @@ ALL_MAX = 10_000
 class ListAsked(NamedTuple):
     """What somebody wants to see."""
 
-    states: Collection[State] = ()
+    standings: Collection[State | JobPhase] = ()
     types: Collection[JobType] = ()
     tags: Collection[str] = ()
     limit: int | None = None
@@ -40,7 +41,7 @@ class ListAsked(NamedTuple):
 
     @property
     def filtered(self) -> bool:
-        return bool(self.states or self.types or self.tags)
+        return bool(self.standings or self.types or self.tags)
 
     @property
     def rolled(self) -> bool:
@@ -55,9 +56,15 @@ class ListAsked(NamedTuple):
 
     @property
     def wanted(self) -> Wanted:
+        from stado.core.states import State
         from stado.jobs.listings import Wanted
 
-        return Wanted(self.states, self.types, self.tags)
+        return Wanted(
+            states=[one for one in self.standings if isinstance(one, State)],
+            phases=[one for one in self.standings if not isinstance(one, State)],
+            types=self.types,
+            tags=self.tags,
+        )
 
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,8 +73,8 @@ def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--status",
         "--state",
-        "states",
-        callback=options.states,
+        "standings",
+        callback=options.standings,
         multiple=True,
         shell_complete=options.known_states,
         metavar="STATUS",

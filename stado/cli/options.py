@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from stado.core.inputs import Wanted
+    from stado.core.phases import JobPhase
     from stado.core.spec import Step
     from stado.core.states import JobType, Kind, Reason, State
 
@@ -138,19 +139,21 @@ def reasons(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return [Reason(value) for value in values]
 
 
-def states(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[State]:
-    """Words for states, in upper or lower case."""
+def standings(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> list[State | JobPhase]:
+    """Words for states and phases, in upper or lower case."""
     if not values:
         return []
-    from stado.core.phases import state_named
+    from stado.core.phases import standing_named
     from stado.core.states import State
     from stado.settings import did_you_mean
 
     found = []
     for value in values:
-        state = state_named(value)
-        if state is not None:
-            found.append(state)
+        standing = standing_named(value)
+        if standing is not None:
+            found.append(standing)
         else:
             known = [one.value for one in State]
             meant = did_you_mean(value.lower(), known)

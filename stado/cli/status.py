@@ -263,7 +263,7 @@ def _nothing(asked: _Asked) -> str:
 def _filter_text(asked: ListAsked) -> str:
     """`failed or cancelled, of type train, tagged nightly`."""
     parts = [
-        " or ".join(state.value for state in asked.states),
+        " or ".join(one.value for one in asked.standings),
         asked.types and f"of type {' or '.join(kind.value for kind in asked.types)}",
         asked.tags and f"tagged {' and '.join(asked.tags)}",
     ]

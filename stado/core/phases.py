@@ -85,6 +85,14 @@ def state_named(word: str) -> State | None:
     return _STATES.get(typed.upper()) or _OTHER_WORDS.get(typed.lower())
 
 
+def standing_named(word: str) -> State | JobPhase | None:
+    """What people may look for by a word: a state, or one of the phases that are a part of one."""
+    typed = word.upper()
+    if typed in (JobPhase.SUBMITTED, JobPhase.PENDING):
+        return JobPhase(typed)
+    return state_named(word)
+
+
 _OTHER_WORDS = {"canceled": State.CANCELLED}
 
 

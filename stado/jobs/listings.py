@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from stado.core import ids
+from stado.core.phases import JobPhase, phase_of
 from stado.core.pipelines import is_to_come
 from stado.core.states import JobType, State
 from stado.jobs.pipeline_sight import steps_of
@@ -42,6 +43,8 @@ class Wanted:
     """Which jobs belong in a list. Nothing stated: all."""
 
     states: Collection[State] = ()
+    phases: Collection[JobPhase] = ()
+    """Of jobs that run; besides those that are in one of the states."""
     types: Collection[JobType] = ()
     tags: Collection[str] = ()
     """A job has to have each of them."""
@@ -49,18 +52,31 @@ class Wanted:
     @property
     def by_record(self) -> bool:
         """Whether one has to read a job to know."""
-        return bool(self.types or self.tags)
+        return bool(self.types or self.tags or self.phases)
+
+    @property
+    def prefixes(self) -> set[State]:
+        """Where they are; empty: anywhere."""
+        return {*self.states, *((State.RUNNING,) if self.phases else ())}
 
     def accepts(self, row: Row) -> bool:
-        if self.states and row.state not in self.states:
+        if self.prefixes and row.state not in self.states and _phase(row) not in self.phases:
             return False
         if row.record is None:
-            return not self.by_record
+            return not (self.types or self.tags)
         spec = row.record.spec
         return (not self.types or spec.type in self.types) and set(self.tags) <= set(spec.tags)
 
 
 ALL_JOBS = Wanted()
+
+
+def _phase(row: Row) -> JobPhase | None:
+    if row.record is None:
+        return None
+    beat = row.life.heartbeat if row.life is not None else None
+    started_at = beat.started_at if beat is not None else None
+    return phase_of(row.record, heard=beat is not None, started_at=started_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +116,7 @@ def newest(
     names, paused = list_all(repo, lambda state: head_of(repo, state, "", deep))
     counted = Counter(shown_state(found) for found in names.states.values())
     counts = {state: min(count, COUNTED_MAX) for state, count in counted.items()}
-    chosen = names.only(wanted.states)
+    chosen = names.only(wanted.prefixes)
     order = _in_order(chosen)
     # Beyond so many the jobs of a prefix whose listing was cut would be missing between others.
     reliable = order[:deep] if chosen.full else order
@@ -116,7 +132,7 @@ def matching(
     most = LOOKED_AT_MAX if wanted.by_record else max(COUNTED_MAX * submission, limit + 1)
     look = head_of if submission else search
     names, paused = list_all(repo, lambda state: look(repo, state, pattern, most))
-    chosen = names.only(wanted.states)
+    chosen = names.only(wanted.prefixes)
     order = _in_order(chosen)
     gathered = _gather(repo, order, _named(repo, chosen), limit, wanted, rolled)
     listing = _listing(gathered, len(order), paused, cut=bool(chosen.full))
@@ -139,7 +155,7 @@ def of_submissions(
     most = LOOKED_AT_MAX if wanted.by_record else limit + 1
 
     def read(some: Sequence[str]) -> _Read:
-        return _read_submissions(repo, some, wanted.states, most)
+        return _read_submissions(repo, some, wanted.prefixes, most)
 
     gathered = _gather(repo, looked_at, read, limit, wanted, rolled)
     known = gathered.found + gathered.unread + (0 if filtered else gathered.left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stado.core import moves
-from stado.core.phases import HOLDS, JobPhase, job_ref, phase_of, state_named
+from stado.core.phases import HOLDS, JobPhase, job_ref, phase_of, standing_named, state_named
 from stado.core.records import Ending
 from stado.core.states import State, Verdict
 from tests.core.records import HOLDER, NOW, queued
@@ -80,3 +80,19 @@ def test_each_stay_on_a_host_has_a_name_of_its_own() -> None:
     lost = moves.ended(RUNNING, Ending(verdict=Verdict.LOST, ended_at=NOW, by="x"))
     again = moves.claimed(lost.evolve(epoch=2, state=State.QUEUED), HOLDER)
     assert job_ref(again) != job_ref(RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("word", "standing"),
+    [
+        ("pending", JobPhase.PENDING),
+        ("SUBMITTED", JobPhase.SUBMITTED),
+        ("RUNNING", State.RUNNING),
+        ("succeeded", State.COMPLETED),
+        ("done", None),
+    ],
+)
+def test_what_is_looked_for_is_a_state_or_a_part_of_one(
+    word: str, standing: State | JobPhase | None
+) -> None:
+    assert standing_named(word) is standing

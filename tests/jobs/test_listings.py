@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stado.core import pipelines
+from stado.core.phases import JobPhase
 from stado.core.pipelines import PipelineState
+from stado.core.records import Phase
 from stado.core.spec import Spec, Step
 from stado.core.states import JobType, State, Verdict
 from stado.jobs.changes import cancel
 from stado.jobs.deletion import delete
+from stado.jobs.life import LifeSigns
 from stado.jobs.listings import Listing, Wanted, matching, newest, of_submissions
 from stado.jobs.ownership import bases_of
 from stado.storage.observe import CountingStore, Operation
@@ -170,6 +173,32 @@ def test_jobs_are_chosen_by_state_type_and_tags(world: World) -> None:
     assert chosen(types=[JobType.TRAIN]) == [first]
     assert chosen(types=[JobType.TRAIN], states=[State.QUEUED]) == []
     assert chosen(states=[State.QUEUED], tags=["v2"]) == [second]
+
+
+def test_running_jobs_are_chosen_by_how_far_they_are(world: World) -> None:
+    """SUBMITTED and PENDING are parts of what is running."""
+    waiting, claimed, heard, started = (submitted(world) for _ in range(4))
+    del waiting
+    world.claimed_of(claimed)
+    for job, started_at in ((heard, None), (started, world.clock.now())):
+        holder = world.claimed_of(job).record
+        assert LifeSigns(world.repo, holder).beat(Phase.PREPARING, started_at)
+
+    def chosen(**stated: object) -> list[str]:
+        listing = newest(world.repo, limit=20, wanted=Wanted(**stated))  # type: ignore[arg-type]
+        assert listing.total == len(listing.rows)
+        return [row.job_id for row in listing.rows]
+
+    assert chosen(phases=[JobPhase.SUBMITTED]) == [claimed]
+    assert chosen(phases=[JobPhase.PENDING]) == [heard]
+    assert chosen(phases=[JobPhase.PENDING], states=[State.RUNNING]) == [started, heard, claimed]
+    own = of_submissions(
+        world.repo,
+        bases_of(world.repo, "ada"),
+        limit=20,
+        wanted=Wanted(phases=[JobPhase.PENDING]),
+    )
+    assert [row.job_id for row in own.rows] == [heard]
 
 
 def test_of_a_batch_only_what_is_wanted_is_read(world: World) -> None:
