@@ -161,6 +161,7 @@ def answered(stage: Stage, command: str) -> dict[str, Any]:
 
 def test_every_command_answers_as_agreed(stado: Program, world: World) -> None:
     stage = staged(stado, world)
+    assert len({name for name, _, _ in CASES}) == len(CASES)
     answers = {name: answered(stage, command) for name, _, command in CASES}
     assert {name: one["exit_code"] for name, one in answers.items()} == {
         name: code for name, code, _ in CASES
@@ -170,7 +171,12 @@ def test_every_command_answers_as_agreed(stado: Program, world: World) -> None:
     agreed = {path.stem: json.loads(path.read_text()) for path in GOLDEN.glob("*.json")}
     assert agreed.keys() == answers.keys()
     for name, answer in answers.items():
-        assert answer == agreed[name], f"{name}: `make golden` takes what it is now"
+        assert lines(answer) == lines(agreed[name]), f"{name}: `make golden` takes what it is now"
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """So that the first one that differs is told."""
+    return json.dumps(answer, indent=1, sort_keys=True).splitlines()
 
 
 def write(answers: dict[str, dict[str, Any]]) -> None:
