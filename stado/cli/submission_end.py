@@ -16,7 +16,7 @@ from stado.cli.progress import shown_progress
 from stado.core.pipelines import PipelineState
 from stado.core.states import State
 from stado.jobs.pipeline_sight import look
-from stado.jobs.sight import Pace, present_record
+from stado.jobs.sight import JobSight, Pace, present_record
 
 if TYPE_CHECKING:
     from stado.core.records import Record
@@ -101,7 +101,27 @@ def _wait_for_steps(repo: Repository, root_id: str) -> PipelineSight:
                 pace.quicken()
         if seen.state.is_over:
             return seen
+        _wait_for_a_move(repo, seen, pace, patience)
+
+
+def _wait_for_a_move(repo: Repository, seen: PipelineSight, pace: Pace, patience: Patience) -> None:
+    """Until a step that lives is in another state than it was seen in: a request a look, however
+    long it takes. Where none lives the next is about to be launched."""
+    live = [(one.job_id, one.state) for one in seen.steps if one.job_id and not _is_over(one)]
+    watched = [
+        (JobSight(repo, patience.call(partial(present_record, repo, job_id))), state)
+        for job_id, state in live
+    ]
+    while True:
         pace.pause()
+        if not watched or any(
+            patience.call(sight.look).state is not state for sight, state in watched
+        ):
+            return
+
+
+def _is_over(one: StepSight) -> bool:
+    return one.state is not None and one.state.terminal
 
 
 def _tell_step(repo: Repository, one: StepSight) -> None:

@@ -123,7 +123,7 @@ def test_nothing_is_said_to_be_stopped_while_a_process_of_it_lives(
     scene = scene_of(tmp_path, Script(seconds=5000, resistance="stuck", log=b""), **stated)
     if ask is not None:
         scene.clock.at(20, lambda: ask(scene.world.repo, scene.job, by="ada"))
-    scene.watch(seconds=900)
+    scene.watch(seconds=330)
 
     def give_in() -> None:
         assert scene.world.states(scene.job) == {State.RUNNING}
@@ -132,9 +132,9 @@ def test_nothing_is_said_to_be_stopped_while_a_process_of_it_lives(
         assert "still alive: process" in (beat.trouble or "")
         scene.processes.executions[0].process.resistance = None
 
-    scene.clock.at(900, give_in)
+    scene.clock.at(330, give_in)
     scene.run(scene.claim())
-    assert scene.clock.monotonic() >= 900
+    assert scene.clock.monotonic() >= 330
     assert scene.ending_of(1).verdict is verdict
 
 

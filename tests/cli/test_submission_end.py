@@ -10,8 +10,10 @@ from stado.cli.submission_end import Ended, tell_end, wait_for
 from stado.core.spec import Request, Spec, Step, make_request
 from stado.core.states import State, Verdict
 from stado.jobs.changes import pause, resume
+from stado.jobs.claim import Claimed
 from stado.jobs.log_segments import write_segment
 from stado.jobs.submit import Submission, submit
+from stado.storage.observe import CountingStore
 from tests.cli.conftest import Program, run_each
 from tests.cli.conftest import World as Folder
 from tests.cli.test_following import Script
@@ -69,6 +71,18 @@ def test_waiting_for_a_pipeline_ends_with_its_last_step(
     assert told.splitlines()[-1].endswith(word)
     assert told.count(": job ") == 2 * (len(ends) - 1)  # each step as it is queued, and as it ends
     assert told.count("its last lines:\n  no luck\n") == (ends[-1] in (FAILED, Verdict.TIMED_OUT))
+
+
+def test_a_step_that_lasts_costs_a_request_a_look() -> None:
+    stage = Stage("./train", then=THEN[:1], ends=[DONE])
+    claimed: list[Claimed] = []
+    stage.clock.at(10, lambda: claimed.append(stage.world.start()))
+    stage.clock.at(1210, lambda: stage.world.end(claimed[0], DONE))
+    counting = CountingStore(stage.world.store, stage.world.tasks)
+    repo = stage.world.repo_over(counting)
+    assert stage.tell(wait_for(repo, stage.submission, stage.request)) == 0
+    assert stage.clock.monotonic() < 1213
+    assert sum(counting.snapshot().counts.values()) < 600 + 20 * 6 + 60
 
 
 def test_a_paused_step_is_told_and_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
