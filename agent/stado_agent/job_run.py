@@ -665,7 +665,7 @@ class JobRun:
         try:
             yield
         except OSError as error:
-            text = error.strerror or type(error).__name__
+            text = error.strerror or str(error)
             log.warning("event=refused_by_host path=%s error=%r", error.filename, text)
             if error.errno == errno.E2BIG:
                 sizes = sizes_text(self._environment(), self._host.environment)

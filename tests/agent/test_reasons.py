@@ -178,3 +178,11 @@ def test_a_completed_job_has_none(tmp_path: Path) -> None:
     """R77"""
     fields = job_fields(ran(DONE)(tmp_path))
     assert (fields["status_reason"], fields["status_detail"]) == (None, None)
+
+
+def test_where_things_lie_on_a_host_is_told_in_its_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    detail = job_fields(out_of_room(tmp_path))["status_detail"]
+    assert detail == "the host has no room to start it: No space left on device"
+    assert f"event=refused_by_host path={tmp_path}" in caplog.text

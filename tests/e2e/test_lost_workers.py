@@ -91,6 +91,27 @@ def test_a_supervisor_that_dies_alone_is_noticed_by_its_agent_at_once(
     wait_for(lambda: not Path(f"/proc/{first_pid}").exists())
 
 
+def test_a_job_that_takes_its_supervisor_down_is_stopped_by_its_own_limit(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
+    """R74: though it asks for more tries, which are for failures that its supervisor lives to
+    see. The host goes on with other jobs."""
+    fleet = make_fleet()
+    fleet.agent("one")
+    trace = tmp_path / "trace"
+    poison = f"echo $STADO_EPOCH >> {trace}; kill -KILL $PPID; sleep 300"
+    submission = fleet.submit(poison, spec=SMALL.evolve(max_lease_losses=1, retries=5))
+    (job_id,) = submission.job_ids
+    assert fleet.wait_at_rest(submission) == {job_id: State.FAILED}
+    record = fleet.story(job_id).record
+    assert record.ending is not None
+    assert record.ending.reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS
+    assert (record.epoch, record.starts, record.auto_retries) == (2, 2, 0)
+    assert trace.read_text() == "1\n2\n"
+    other = fleet.submit("true")
+    assert set(fleet.wait_at_rest(other).values()) == {State.COMPLETED}
+
+
 def test_a_job_longer_than_many_leases_runs_once(make_fleet: MakeFleet, tmp_path: Path) -> None:
     """A01, R191: three agents poll, nothing is started twice, no epoch is lost."""
     fleet = make_fleet(lease_seconds=1)
