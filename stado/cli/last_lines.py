@@ -37,7 +37,7 @@ def tell_last_lines(repo: Repository, record: Record) -> None:
 def _last_lines(repo: Repository, record: Record) -> list[str]:
     from stado.jobs.job_log import JobLog
 
-    log = JobLog(repo, record.id, up_to_epoch=record.epoch, lines=LINES)
+    log = JobLog(repo, record.id, up_to_epoch=record.epoch, lines=LINES, tail_bytes=_BYTES_MAX)
     pieces = log.read_up_to(record.epoch, complete=True)
     data = b"".join(piece for piece in pieces if isinstance(piece, bytes))
     return _as_seen(data[-_BYTES_MAX:].decode("utf-8", "replace"))

@@ -39,9 +39,10 @@ LogPiece = Piece | EpochBegins
 
 
 class JobLog:
-    """From the first epoch on that left a log, from where the last `lines` of all begin, or from
-    what was printed at `since` and later, as far as that can be told; of both what is later. Each
-    piece comes once, also to whoever goes on after an error."""
+    """From the first epoch on that left a log, from where the last `lines` of all begin (of these
+    at most the last `tail_bytes` of an epoch), or from what was printed at `since` and later, as
+    far as that can be told; of both what is later. Each piece comes once, also to whoever goes on
+    after an error."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class JobLog:
         *,
         up_to_epoch: int,
         lines: int | None = None,
+        tail_bytes: int | None = None,
         since: datetime | None = None,
     ) -> None:
         self._repo = repo
@@ -59,7 +61,7 @@ class JobLog:
         """Whether there was any when this was made."""
         self._begin(min(epochs, default=up_to_epoch))
         if lines is not None:
-            self._skip_to_tail(epochs, lines)
+            self._skip_to_tail(epochs, lines, tail_bytes)
         if since is not None:
             self._skip_to_time([epoch for epoch in epochs if epoch >= self._epoch], since)
 
@@ -90,10 +92,10 @@ class JobLog:
         self._epoch = epoch
         self._reader = LogReader(self._repo, self._job_id, epoch)
 
-    def _skip_to_tail(self, epochs: list[int], lines: int) -> None:
+    def _skip_to_tail(self, epochs: list[int], lines: int, bytes_max: int | None) -> None:
         for epoch in reversed(epochs):
             self._begin(epoch)
-            lines = self._reader.skip_to_tail(lines)
+            lines = self._reader.skip_to_tail(lines, bytes_max=bytes_max)
             if not lines:
                 return
 

@@ -129,13 +129,14 @@ class LogReader:
         at = bisect.bisect_right(self._times, offset, key=lambda time: time[0]) - 1
         return self._times[at][1] if at >= 0 else None
 
-    def skip_to_tail(self, lines: int) -> int:
+    def skip_to_tail(self, lines: int, *, bytes_max: int | None = None) -> int:
         """Later reads begin with the last lines that are there now; how many fewer there are. A
-        line ends with a line feed: a progress bar that returns to its beginning is one line."""
+        line ends with a line feed: a progress bar that returns to its beginning is one line. Of
+        lines that have more than `bytes_max` together, with the last bytes of them."""
         stretches = self._present_stretches()
         if not stretches:
             return lines
-        self._offset, missing = self._find_tail(stretches, lines)
+        self._offset, missing = self._find_tail(stretches, lines, bytes_max)
         self._pass_what_lies_before(stretches)
         return missing
 
@@ -275,16 +276,19 @@ class LogReader:
         self._offset = offset
         return gap
 
-    def _find_tail(self, stretches: list[_Stretch], lines: int) -> tuple[int, int]:
+    def _find_tail(
+        self, stretches: list[_Stretch], lines: int, bytes_max: int | None
+    ) -> tuple[int, int]:
         """Where the last lines begin, and how many are missing. Reads from the end, as far as
         need be."""
         end, wanted = stretches[-1].end, lines
+        first = self._offset if bytes_max is None else max(self._offset, end - bytes_max)
         if lines <= 0:
             return end, 0
         for batch in _windows_from_the_end(stretches):
             found = self._read(batch)
             if None in found and self._finds_index():
-                return self._find_tail(self._new_stretches(), wanted)
+                return self._find_tail(self._new_stretches(), wanted, bytes_max)
             for stretch, data in zip(batch, found, strict=True):
                 if data is None:
                     continue
@@ -293,7 +297,9 @@ class LogReader:
                 while lines and (at := data.rfind(b"\n", 0, at)) >= 0:
                     lines -= 1
                 if not lines:
-                    return stretch.offset + at + 1, 0
+                    return max(first, stretch.offset + at + 1), 0
+                if stretch.offset <= first > self._offset:
+                    return first, 0
         return self._offset, lines - 1  # the first line has no line feed before it
 
     def _hold(self, stretch: _Stretch, data: bytes) -> None:

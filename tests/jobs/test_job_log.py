@@ -12,7 +12,7 @@ from stado.core.states import State
 from stado.jobs.job_log import JobLog, LogPiece, copy_log
 from stado.jobs.log_segments import write_segment
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
-from stado.storage.observe import Operation
+from stado.storage.observe import CountingStore, Operation
 from tests.jobs.world import World, give_back
 
 LOST = "lost (lease_expired)"
@@ -133,3 +133,17 @@ def test_a_copy_has_a_line_of_ours_at_each_gap_and_between_epochs(world: World) 
     )
     assert told == LogAccount(written=35, kept=20, dropped=15)
     assert world.states(job_id) == {State.QUEUED}
+
+
+def test_the_search_for_the_last_lines_has_a_bound_where_one_is_stated(world: World) -> None:
+    """A bar that is drawn again and again is one line, however long."""
+    job_id = world.submit()
+    piece = b"round\r" * 10_000
+    for number in range(40):
+        write_segment(world.repo, job_id, 1, number * len(piece), piece)
+    counting = CountingStore(world.store, world.tasks)
+    repo = world.repo_over(counting)
+    log = JobLog(repo, job_id, up_to_epoch=1, lines=10, tail_bytes=600)
+    pieces = list(log.read_up_to(1, complete=True))
+    assert b"".join(one for one in pieces if isinstance(one, bytes)) == b"round\r" * 100
+    assert counting.snapshot().bytes_read <= 3 * len(piece)
