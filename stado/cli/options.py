@@ -22,6 +22,9 @@ _NOTE_MAX = 1024
 
 _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 
+AGO_MAX = timedelta(days=3660)
+"""The longest time that people look back."""
+
 _AGO = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
 _INSTANT = re.compile(
@@ -96,7 +99,10 @@ def moment(
     found = _AGO.fullmatch(value)
     if value and found is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        if ago > AGO_MAX:
+            raise click.BadParameter(f"{AGO_MAX.days:,} days are the longest.", ctx, param)
+        return ago
     try:
         return instant(ctx, param, value)
     except click.BadParameter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import click
 
@@ -12,19 +11,11 @@ from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 _SINCE_DEFAULT = timedelta(days=30)
-_SINCE_MAX = timedelta(days=3660)
 _LIMIT_DEFAULT = 20
-_LIMIT_MAX = 1000
+_LIMIT_MAX = 250
 
 _GROUPINGS = ("user", "job", "pipeline", "day")
 """What a `Question` can ask for."""
-
-
-def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    since = options.moment(ctx, param, value)
-    if isinstance(since, timedelta) and since > _SINCE_MAX:
-        raise click.BadParameter(f"{_SINCE_MAX.days} days are the longest.", ctx, param)
-    return since
 
 
 @click.command()
@@ -34,7 +25,7 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> Any
 )
 @click.option(
     "--since",
-    callback=_since,
+    callback=options.moment,
     metavar="WHEN",
     help="From then on: 90m, 7d, 2h30m ago, or an instant of RFC 3339. [default: 30d]",
 )
@@ -78,7 +69,7 @@ def usage(
 
     if org and user is not None:
         raise click.UsageError("--org counts everybody, and --user one: state one of them.")
-    whose = None if org else user or user_name()
+    whose = None if org else user_name() if user is None else user
     with opened_repository(target) as repo:
         question = Question(
             since=_begin(repo.now(), since), by=by or ("user" if org else "job"), user=whose
@@ -94,7 +85,7 @@ def usage(
 
 
 def _begin(now: datetime, since: timedelta | datetime | None) -> datetime:
-    """No earlier than what is the longest."""
+    """By the clock of the store; no earlier than what is the longest."""
     if isinstance(since, datetime):
-        return max(since, now - _SINCE_MAX)
+        return max(since, now - options.AGO_MAX)
     return now - (_SINCE_DEFAULT if since is None else since)

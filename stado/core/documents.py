@@ -22,7 +22,8 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Text = Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")]
 """Text that a command, an environment or a path can hold: no NUL."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+COUNT_MAX = 2**63 - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 """Names of segments and checkpoints hold six digits of it."""
 

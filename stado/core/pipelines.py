@@ -69,10 +69,15 @@ def root_of(record: Record) -> str:
     return record.id if record.spec.step_of is None else record.spec.step_of.root
 
 
+def pipeline_root(record: Record) -> str | None:
+    """The job id of the root; None for a job that is no part of a pipeline."""
+    return root_of(record) if record.spec.then or record.spec.step_of else None
+
+
 def pipeline_id(record: Record) -> str | None:
     """For people; None for a job that is no part of one."""
-    spec = record.spec
-    return f"{PIPELINE_PREFIX}{root_of(record)}" if spec.then or spec.step_of else None
+    root = pipeline_root(record)
+    return None if root is None else f"{PIPELINE_PREFIX}{root}"
 
 
 def step_run_id(root: str, number: int) -> str:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from stado.core import keys
+from stado.core.documents import COUNT_MAX
 from stado.core.ids import milliseconds
-from stado.core.pipelines import root_of
+from stado.core.pipelines import pipeline_root
 from stado.core.records import EndCell, Heartbeat, Ran, Record, Usage
 
 DAY_MS = 86_400_000
@@ -94,9 +95,9 @@ def used_with(record: Record, ran: Ran | None) -> Usage:
         return used
     gpus, share_milli = _given_to(record)
     return Usage(
-        wall_ms=used.wall_ms + ran.wall_ms,
-        gpu_ms=used.gpu_ms + ran.wall_ms * gpus,
-        gpu_share_ms=used.gpu_share_ms + ran.wall_ms * share_milli // 1000,
+        wall_ms=min(used.wall_ms + ran.wall_ms, COUNT_MAX),
+        gpu_ms=min(used.gpu_ms + ran.wall_ms * gpus, COUNT_MAX),
+        gpu_share_ms=min(used.gpu_share_ms + ran.wall_ms * share_milli // 1000, COUNT_MAX),
         estimated=used.estimated or ran.estimated,
         unknown_fields=used.unknown_fields,
     )
@@ -144,7 +145,7 @@ def _use(record: Record, ran: Ran) -> Use:
         record.id,
         record.epoch,
         record.submitter,
-        root_of(record) if record.spec.then or record.spec.step_of else None,
+        pipeline_root(record),
         ended_ms=_clamped(milliseconds(ran.ended_at)),
         wall_ms=_clamped(ran.wall_ms),
         gpus=gpus,

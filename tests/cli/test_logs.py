@@ -335,6 +335,7 @@ def test_of_since_and_tail_the_later_one_counts(stado: Program, world: World) ->
     [
         (("--since", "yesterday"), "neither a duration (90s, 5m, 2h30m, 1d) nor an instant"),
         (("--since", ""), "neither a duration"),
+        (("--since", "999999d"), "3,660 days are the longest"),
         (("--grep", "("), "no regular expression"),
         (("--grep", "x" * 1001), "longer than 1,000 characters"),
     ],

@@ -128,10 +128,11 @@ def test_only_what_came_since_then_counts(stado: Program, world: World) -> None:
     ("options", "text"),
     [
         (("--since", "soon"), "'soon' is neither a duration"),
-        (("--since", "9999d"), "3660 days are the longest"),
+        (("--since", "9999d"), "3,660 days are the longest"),
         (("--by", "colour"), "'colour' is not one of"),
         (("--org", "--user", "eve"), "state one of them"),
         (("--limit", "0"), "0 is not in the range"),
+        (("--limit", "251"), "251 is not in the range"),
     ],
 )
 def test_what_cannot_be_asked(

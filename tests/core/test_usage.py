@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from stado.core import moves
+from stado.core.documents import COUNT_MAX, decode
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, Usage
 from stado.core.spec import Step, StepOf
@@ -77,6 +78,7 @@ def test_a_job_on_cores_alone_keeps_its_time() -> None:
 
 
 def test_a_jobs_figure_is_the_sum_over_its_epochs() -> None:
+    """R27"""
     lost = ended(running(gpus=1), Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True))
     record = moves.claimed(moves.after(lost), HOLDER.evolve(gpus=4))
     cell = ended(record, Ran(began_at=NOW, ended_at=NOW + HOUR))
@@ -105,6 +107,12 @@ def test_a_lost_epoch_counts_until_it_was_heard_last() -> None:
         detail="silent",
     )
     assert ending.ran == Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True)
+
+
+def test_a_sum_that_somebody_has_made_huge_can_still_be_stored() -> None:
+    record = running(gpus=9_999, usage=Usage(wall_ms=COUNT_MAX, gpu_ms=COUNT_MAX))
+    cell = ended(record, Ran(began_at=NOW, ended_at=NOW + HOUR))
+    assert decode(EndCell, cell.own_key(), cell.encode()).record.usage.gpu_ms == COUNT_MAX
 
 
 # --- what runs ----------------------------------------------------------------------------

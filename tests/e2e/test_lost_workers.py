@@ -12,6 +12,7 @@ from pathlib import Path
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.changes import rerun
+from stado.jobs.usage import Question, report_usage
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, wait_for
 
@@ -19,7 +20,7 @@ from tests.e2e.fleet import SMALL, wait_for
 def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """A03, A25, R189, R191: and its story tells what happened."""
+    """A03, A25, R27, R189, R191: and its story tells what happened, and what it used."""
     fleet = make_fleet(lease_seconds=2)
     fleet.coordinator()
     agent = fleet.agent("first")
@@ -44,6 +45,10 @@ def test_a_job_whose_agent_supervisor_and_command_are_killed_runs_again(
     assert first.claim.by == "first"
     assert second.claim is not None
     assert second.claim.by == "second"
+    question = Question(since=told.record.submitted_at, by="job")
+    used = report_usage(fleet.repo, question).tally.groups[job_id]
+    assert (used.epochs, used.running, used.estimated) == (2, 0, True)
+    assert used.wall_ms == told.record.usage.wall_ms
 
 
 def test_a_job_goes_on_when_its_agent_alone_is_killed(
