@@ -162,10 +162,12 @@ def standings(
             found.append(standing)
         else:
             known = [one.value for one in State]
-            meant = did_you_mean(value.lower(), known)
+            meant = did_you_mean(value.lower(), known) or ":"
+            if value.lower() == "partial":
+                meant = " of a job, but of a pipeline: a list without --status shows it; jobs are"
             raise click.BadParameter(
-                f"{value!r} is no state{meant or ':'} {', '.join(known)}.", ctx, param
-            ) from None
+                f"{value!r} is no state{meant} {', '.join(known)}.", ctx, param
+            )
     return found
 
 

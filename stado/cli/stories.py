@@ -264,7 +264,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         if spec.step_of is None
         else f"{spec.step_of.number} ({spec.step_of.name}) of {pipeline_id(record)}",
         "after": ", ".join(f"{one.job_id} ({one.when.value})" for one in spec.after) or None,
-        "then": ", ".join(step.name for step in spec.then) or None,
+        "then": _then_text(record),
         "run": record.run_id,
         "batch": record.batch_id,
         "rerun of": record.rerun_of,
@@ -274,6 +274,12 @@ def _spec_lines(record: Record) -> Iterator[str]:
             yield _line(label, str(value))
     for number, pinned in enumerate(spec.inputs):
         yield _line("" if number else "inputs", input_text(pinned))
+
+
+def _then_text(record: Record) -> str | None:
+    """What is to follow it, and where one sees what became of that."""
+    names = ", ".join(step.name for step in record.spec.then)
+    return f"{names} (`stado pipeline show {record.id}`)" if names else None
 
 
 def _again_text(record: Record) -> str | None:

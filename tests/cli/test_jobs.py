@@ -132,6 +132,7 @@ def test_flat_and_in_a_document_each_job_has_its_own(stado: Program, world: Worl
     root, export = run_pipeline(stado, world)
     flat = rows(stado.ok("jobs", "--flat"))
     assert [row[1:3] for row in flat] == [[export, "failed"], [root, "completed"]]
+    assert "is no state of a job, but of a pipeline" in stado.refused("jobs", "--status", "Partial")
     failed = rows(stado.ok("jobs", "--status", "failed"))
     assert [row[1:3] for row in failed] == [[export, "failed"]]
     told = [
