@@ -351,7 +351,7 @@ def test_an_adoption_is_no_second_start(world: World) -> None:
     queued = world.find(job).record
     holder = claimed.record.holder
     assert holder is not None
-    taken = adopt(world.repo, queued, holder_of(world.repo, ALICE, adopted=True))
+    taken = adopt(world.repo, queued, holder_of(world.repo, ALICE, adopts=holder))
     assert taken is not None
     finish(world, taken, Verdict.COMPLETED)
     assert kinds(world, job) == [
