@@ -28,7 +28,7 @@ class _Asked(NamedTuple):
     """Which jobs are to be listed."""
 
     filter_text: str | None
-    list: ListAsked
+    view: ListAsked
 
 
 class _Look(NamedTuple):
@@ -108,7 +108,7 @@ def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
 def _listing(repo: Repository, asked: _Asked, selection: Selection | None) -> Listing:
     from stado.jobs.listings import matching, newest
 
-    limit, wanted, rolled = asked.list.rows_max, asked.list.wanted, asked.list.rolled
+    limit, wanted, rolled = asked.view.rows_max, asked.view.wanted, asked.view.rolled
     if selection is not None:
         single = len(selection.job_ids) == 1
         pattern = selection.job_ids[0] if single else selection.base_id
@@ -197,7 +197,7 @@ def _table(repo: Repository, look: _Look, asked: _Asked) -> list[str]:
     if not look.listing.rows:
         return []
     columns, cells = views.listing_table(
-        look.listing, _reasons(look), repo.now(), steps=asked.list.steps
+        look.listing, _reasons(look), repo.now(), steps=asked.view.steps
     )
     return render.clean_table_lines(columns, cells)
 
@@ -230,8 +230,8 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
         if row.problem:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
-    yield from stopped_short_note(listing, asked.list)
-    yield from extent_notes(listing, asked.list)
+    yield from stopped_short_note(listing, asked.view)
+    yield from extent_notes(listing, asked.view)
     if listing.counts:
         yield views.counts_line(listing.counts, counted_max=COUNTED_MAX)
     if listing.queue_paused:
@@ -252,9 +252,9 @@ def _hosts_note(look: _Look) -> Iterator[str]:
 
 
 def _nothing(asked: _Asked) -> str:
-    if asked.list.filtered:
+    if asked.view.filtered:
         which = f" that {asked.filter_text!r} names" if asked.filter_text else ""
-        return f"no job{which} is {_filter_text(asked.list)}"
+        return f"no job{which} is {_filter_text(asked.view)}"
     if asked.filter_text:
         return f"no job or batch id holds {asked.filter_text!r}, and no run is named so"
     return "there are no jobs yet: `stado submit --run-id NAME COMMAND` queues one"
