@@ -185,7 +185,7 @@ def _try_again(stage: Stage) -> None:
     stage.submit("ann", "run", [script], retries=1, retry_delay_seconds=1)
 
 
-@scenario("pipeline", requests_min=90, ends=(State.COMPLETED, State.COMPLETED), starts=2)
+@scenario("pipeline", requests_min=50, ends=(State.COMPLETED, State.COMPLETED), starts=2)
 def _pipeline(stage: Stage) -> None:
     """Of two steps: a root, and what follows it."""
     stage.scripts["export"] = Script(seconds=0.5)
@@ -200,7 +200,7 @@ def _after(stage: Stage) -> None:
     stage.when(lambda: bool(stage.started), lambda: _submit_after(stage, AfterWhen.OK))
 
 
-@scenario("doomed", requests_min=60, ends=(State.FAILED, State.COMPLETED), starts=1)
+@scenario("doomed", requests_min=40, ends=(State.COMPLETED, State.FAILED), starts=1)
 def _doomed(stage: Stage) -> None:
     """It waits for a failure, which does not come."""
     stage.submit("ann", "run", [Script(seconds=3.0)])

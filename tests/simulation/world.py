@@ -349,14 +349,15 @@ class World:
             if count > 1:
                 yield f"{job_id} rests in {count} prefixes"
         for job_id in set(self.known_jobs) - set(at_rest):
-            if self.waits_for_paused(job_id):
-                continue
-            if not any(cell.kind is Opening.DELETE for cell in self.openings(job_id)):
+            if not self.waits_for_paused(job_id) and not self._was_deleted(job_id):
                 yield f"{job_id} rests nowhere"
         for entry in walk(self.store, keys.RUNS):
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
             if not run.complete:
                 yield f"{entry.key} is not complete"
+
+    def _was_deleted(self, job_id: str) -> bool:
+        return any(cell.kind is Opening.DELETE for cell in self.openings(job_id))
 
     def _unrest_on_hosts(self) -> Iterator[str]:
         for host in self.hosts:
