@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from stado import composition
 from stado.core import ids
 from stado.core.inputs import parse_wanted
+from stado.core.notice_words import parse_rules
 from stado.core.pipelines import parse_step
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
@@ -78,6 +79,7 @@ class JobOptions(TypedDict, total=False):
     retry_on: Sequence[str]
     retry_delay: int | None
     final: bool
+    notify: Sequence[str]
     max_lease_losses: int | Literal["unlimited"] | None
     verify: str | None
     host_dir: str | os.PathLike[str] | None
@@ -373,15 +375,20 @@ def _read(name: str, value: Any) -> Any:
         return tuple(parse_wanted(f"{key}={reference}") for key, reference in value.items())
     if name == "then":
         return [parse_step(f"{step}={command}") for step, command in value.items()]
-    if name == "after":
-        return tuple(_texts(name, value))
-    if name == "tag":
-        return tag_list(_texts(name, value))
-    if name in ("expect_output", "retry_on"):
-        return _texts(name, value)
+    if name in _LISTED:
+        return _LISTED[name](_texts(name, value))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return dict(value) if isinstance(value, Mapping) else value
+
+
+_LISTED: Mapping[str, Callable[[list[Any]], Any]] = {
+    "after": tuple,
+    "tag": tag_list,
+    "notify": parse_rules,
+    "expect_output": list,
+    "retry_on": list,
+}
 
 
 def _texts(name: str, value: Any) -> list[Any]:

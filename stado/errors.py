@@ -126,3 +126,8 @@ class EngineFailed(OSError):
 
 class ChannelClosed(StadoError):
     """The other end of a channel between two of our processes is gone."""
+
+
+class SendFailed(StadoError):
+    """A channel did not take a message, or nothing is known of it. The text says why, and nothing
+    of where the channel leads, which may be a secret."""

@@ -330,3 +330,17 @@ class Hardware(Protocol):
     def boot_id(self) -> str | None:
         """New each time the host starts; None where it does not tell."""
         ...
+
+
+class Messenger(Protocol):
+    """The channels on which people are told of jobs, as this machine's owner has set them up."""
+
+    @property
+    def channels(self) -> frozenset[str]:
+        """Their names."""
+        ...
+
+    def send(self, channel: str, body: bytes) -> None:
+        """Returns once it was taken. Raises `SendFailed`, also after a bounded time; a message that
+        it raised for may have been taken all the same."""
+        ...

@@ -7,22 +7,29 @@ from __future__ import annotations
 import logging
 
 from stado.errors import StadoError
+from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Passes
-from stado.ports import Event
+from stado.ports import Event, Messenger
 
 log = logging.getLogger(__name__)
+
+_ONCE_SECONDS = 60.0
+"""How long a process that ticks once waits for a channel; the next one sends the rest."""
 
 
 class Coordinator:
     """One coordinator process. Any number may run; one acts, the others stand by."""
 
-    def __init__(self, repo: Repository, *, holder: str) -> None:
+    def __init__(
+        self, repo: Repository, *, holder: str, messenger: Messenger | None = None
+    ) -> None:
         self._repo = repo
         self._leadership = Leadership(repo, holder=holder)
         # A large submission that is finished shall not keep the reaper from its next look.
         self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
+        self._deliveries = Deliveries(repo, messenger) if messenger is not None else None
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
@@ -46,6 +53,8 @@ class Coordinator:
             self._leading = leading
         if leading:
             self._passes.tick()
+            if self._deliveries is not None:
+                deliver(self._deliveries)
 
     def _leave(self) -> None:
         try:
@@ -54,8 +63,22 @@ class Coordinator:
             log.warning("event=release_failed error=%r", str(error))
 
 
-def tick_once(repo: Repository, *, holder: str) -> bool:
+def deliver(deliveries: Deliveries) -> bool:
+    """Whether the notices could be listed: what becomes of each is told in the log."""
+    try:
+        deliveries.turn()
+    except StadoError as error:
+        log.warning("event=pass_failed pass=notify error=%r", str(error))
+        return False
+    return True
+
+
+def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = None) -> bool:
     """For cron: each pass once, judging silence by the store's own times, since this process has
     watched nothing. Whether all succeeded."""
-    outcome = Passes(repo, by=holder, once=True).tick()
-    return all(outcome.values())
+    outcome = list(Passes(repo, by=holder, once=True).tick().values())
+    if messenger is not None:
+        deliveries = Deliveries(repo, messenger)
+        outcome.append(deliver(deliveries))
+        deliveries.wait(_ONCE_SECONDS)
+    return all(outcome)

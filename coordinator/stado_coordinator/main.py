@@ -18,9 +18,11 @@ from stado.composition import (
     open_repository_when_reachable,
     read_settings,
 )
-from stado.ports import Event
+from stado.ports import Event, Messenger
 from stado.settings import Settings
+from stado.system.channel_file import read_channels
 from stado.system.hardware import LiveHardware
+from stado.system.messenger import LiveMessenger
 from stado.target import Target, target_options
 from stado_coordinator.coordinator import Coordinator, tick_once
 
@@ -29,8 +31,15 @@ log = logging.getLogger("stado_coordinator.main")
 
 @click.command("run")
 @target_options
+@click.option(
+    "--channels",
+    "channel_file",
+    envvar="STADO_CHANNELS",
+    metavar="FILE",
+    help="Send notices on the channels that this file (TOML) states.  [none]",
+)
 @click.option("--once", is_flag=True, help="One tick, then exit: for cron. 0 if all went well.")
-def run(*, target: Target, once: bool) -> None:
+def run(*, target: Target, channel_file: str | None, once: bool) -> None:
     """Watch over the queue: give lost jobs back, mend the queue's index, finish submissions.
 
     Runs until Ctrl-C or TERM; of several one acts at a time. `stado up` runs one beside an agent.
@@ -43,18 +52,26 @@ def run(*, target: Target, once: bool) -> None:
     settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
     machine = live_machine()
     trouble = logged_trouble(machine)
+    messenger = _messenger(channel_file)
     holder = f"coordinator@{LiveHardware().host_name()}:{os.getpid()}"
     if once:
         repo = open_repository(settings, machine, trouble)
-        went_well = tick_once(repo, holder=holder)
+        went_well = tick_once(repo, holder=holder, messenger=messenger)
         log.info("event=ticked ok=%s", went_well)
         sys.exit(0 if went_well else 69)
     repo = open_repository_when_reachable(settings, machine, trouble)
     stop = machine.tasks.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _leave(stop))
-    Coordinator(repo, holder=holder).run(stop)
+    Coordinator(repo, holder=holder, messenger=messenger).run(stop)
     log.info("event=left")
+
+
+def _messenger(channel_file: str | None) -> Messenger | None:
+    """None: this coordinator sends no notices. Raises `Refused`."""
+    if not channel_file:
+        return None
+    return LiveMessenger(read_channels(Path(channel_file)), os.environ)
 
 
 def _leave(stop: Event) -> None:

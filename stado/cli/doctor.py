@@ -34,6 +34,7 @@ _NAMED_MAX = 20
 
 _SKEW_SECONDS_MAX = 60.0
 _PHASE_SECONDS_MAX = 3600.0
+_NOTICE_SECONDS_MAX = 600.0
 _SILENT_LEASES = 2
 """A coordinator brings a job back after one; then something is wrong with that too."""
 
@@ -177,6 +178,7 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
     yield from _running_findings(running, repo.now())
     yield _coordinator_finding(find_coordinator(repo))
     yield from _queue_findings(repo)
+    yield from _notice_findings(repo)
 
 
 def _record_findings(repo: Repository) -> Iterator[Finding]:
@@ -334,6 +336,28 @@ def _queue_findings(repo: Repository) -> Iterator[Finding]:
             f"the queue is paused{by} for {duration(pause.age_seconds)}: no job starts",
             "`stado queue resume`",
         )
+
+
+def _notice_findings(repo: Repository) -> Iterator[Finding]:
+    """Nothing where no rule asks for notices."""
+    from stado.cli.render import duration, plural
+    from stado.jobs.notices import oldest_pending_seconds, undelivered
+
+    waiting = oldest_pending_seconds(repo)
+    if waiting is not None and waiting > _NOTICE_SECONDS_MAX:
+        text = f"notices wait to be sent, the first for {duration(waiting)}"
+        remedy = "look at the coordinator's log, and whether it runs with --channels"
+        yield Finding("notices", text, remedy)
+    lost = undelivered(repo, limit=_NAMED_MAX)
+    for one in lost:
+        yield Finding(
+            "notices",
+            f"that job {one.job_id} is {one.word.value} could not be told on channel "
+            f"{one.channel}: {one.why} (tried {plural(one.tries, 'time')})",
+            "mend the channel where the coordinator runs; this is told for a week",
+        )
+    if len(lost) == _NAMED_MAX:
+        yield Finding("notices", f"there may be more than these {_NAMED_MAX}")
 
 
 def _print(findings: list[Finding], *, as_json: bool) -> None:

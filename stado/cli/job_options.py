@@ -77,6 +77,14 @@ _ORDER_AND_SIZE = (
         help="Let its end be one for ever: nobody can retry it.",
     ),
     click.option(
+        "--notify",
+        callback=options.notify,
+        multiple=True,
+        metavar="CHANNEL[:STATE,…]",
+        help="Tell this channel of the coordinator when the job comes to that (repeatable).  "
+        "[default: its end]",
+    ),
+    click.option(
         "--max-lease-losses",
         callback=options.losses,
         metavar="N|unlimited",

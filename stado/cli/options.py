@@ -275,6 +275,15 @@ def inputs(
     return tuple(parse_wanted(_checked_text(ctx, param, value)) for value in values)
 
 
+def notify(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """`CHANNEL[:STATE,STATE]` each. Raises `Refused`."""
+    if not values:
+        return []
+    from stado.core.notice_words import parse_rules
+
+    return parse_rules(_checked_text(ctx, param, value) for value in values)
+
+
 def names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_checked_text(ctx, param, value) for value in values)
 

@@ -255,6 +255,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "idle": None
         if spec.idle_timeout_seconds is None
         else f"ended after {duration_text(spec.idle_timeout_seconds)} without a sign of work",
+        "tells": ", ".join(record.notice_rules) or None,
         "final": "nobody can retry it" if spec.final else None,
         "retries": None
         if not spec.body_retries

@@ -85,9 +85,14 @@ class _Stop:
 
 
 @click.command()
+@click.option(
+    "--channels",
+    metavar="FILE",
+    help="Send notices on the channels that this file (TOML) states: of the coordinator.",
+)
 @host_options
 @target_options
-def up(*, target: Target, **host: Any) -> int:
+def up(*, target: Target, channels: str | None, **host: Any) -> int:
     """Run an agent and a coordinator on this machine until Ctrl-C.
 
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
@@ -101,11 +106,11 @@ def up(*, target: Target, **host: Any) -> int:
 
     with opened_repository(target) as repo:
         address = repo.store.address
-    agent_options = _stated(host)
+    agent_options, coordinator_options = _stated(host), _stated({"channels": channels})
     stop = _Stop()
     with ExitStack() as cleanup:
         companions = [
-            _start("coordinator", [], target, cleanup),
+            _start("coordinator", coordinator_options, target, cleanup),
             _start("agent", agent_options, target, cleanup),
         ]
         stop.heed(companions)

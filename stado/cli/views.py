@@ -121,6 +121,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "inputs": [_input_fields(one) for one in spec.inputs],
         "lease_losses": record.lease_losses,
         "final": spec.final,
+        "notify": record.notice_rules,
         "manual_retries": record.manual_retries,
         "pauses": record.pauses,
         "opened_from": record.opened_from.value if record.opened_from is not None else None,

@@ -24,6 +24,7 @@ from stado.core.records import (
     OpenCell,
     Phase,
     Record,
+    Undelivered,
 )
 from stado.core.states import Opening, Reason, Verdict
 
@@ -59,6 +60,8 @@ class EventKind(StrEnum):
     RETRYING = "retrying"
     """It failed, and is tried again by itself."""
     LATE_RESULT = "late_result"
+    NOT_TOLD = "not_told"
+    """A notice of it could not be delivered."""
     STEP_LAUNCHED = "step_launched"
     RESUMED = "resumed"
     RETRIED = "retried"
@@ -128,6 +131,7 @@ class Sources:
     """In order; the first ones may be missing."""
     parents_ended_at: dict[tuple[str, int], datetime] = field(default_factory=dict)
     """When the jobs ended that it waited for, by id and epoch, as far as that is known."""
+    undelivered: Sequence[Undelivered] = ()
 
 
 def timeline(sources: Sources) -> list[Event]:
@@ -135,6 +139,7 @@ def timeline(sources: Sources) -> list[Event]:
     events = [_submitted(sources.record), *_awaited(sources)]
     for trace in sources.epochs:
         events += _of_epoch(trace)
+    events += [_not_told(one) for one in sources.undelivered]
     return sorted(events, key=lambda event: event.at)
 
 
@@ -181,6 +186,11 @@ def _awaited(sources: Sources) -> Iterator[Event]:
             epoch,
             f"job {end.job_id}, which it waited for, is {end.state.value}: {then}",
         )
+
+
+def _not_told(lost: Undelivered) -> Event:
+    text = f"that it is {lost.word.value} was not told on channel {lost.channel}: {lost.why}"
+    return Event(lost.at, EventKind.NOT_TOLD, lost.epoch, text)
 
 
 def _of_epoch(trace: EpochTrace) -> Iterator[Event]:

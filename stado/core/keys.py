@@ -20,6 +20,8 @@ QUEUE_MARKS = "index/ready/!"
 CAPACITY = "capacity/"
 ARTIFACTS = "artifacts/versions/"
 POLICIES = "policies/"
+NOTICES = "notify/pending/"
+UNDELIVERED = "notify/undelivered/"
 COORDINATOR_LEASE = "control/coordinator.json"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
@@ -34,6 +36,7 @@ _EPOCH = "((?!000000)[0-9]{6})"
 _MARK = re.compile(r"([0-9]{15})-(paused|open)")
 _MARK_MS_MAX = 10**15 - 1
 
+_NOTICE = re.compile(r"([a-z0-9-]+)\.([1-9][0-9]{0,8})\.([a-z_]+)\.([a-z0-9_-]+)")
 _OUTPUT_MANIFEST = re.compile(r"status/([^/]+)/output/([1-9][0-9]{0,5})/manifest\.json")
 _ARTIFACT = re.compile(rf"([^@/]+)@{_EPOCH}\.json")
 _ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
@@ -138,6 +141,21 @@ def late(job_id: str, epoch: int) -> str:
 
 def follow_note(job_id: str) -> str:
     return f"status/{job_id}/watch"
+
+
+def notice(job_id: str, epoch: int, word: str, channel: str) -> str:
+    """`epoch`: of a pipeline the sum of its jobs'."""
+    return f"{NOTICES}{job_id}.{epoch}.{word}.{channel}"
+
+
+def undelivered(job_id: str, epoch: int, word: str, channel: str) -> str:
+    return f"{UNDELIVERED}{job_id}.{epoch}.{word}.{channel}"
+
+
+def parse_notice(key: str) -> tuple[str, int, str, str] | None:
+    """(job id, epoch, word, channel) of a notice's key, be it pending or given up."""
+    match = _NOTICE.fullmatch(key.rpartition("/")[2])
+    return (match[1], int(match[2]), match[3], match[4]) if match else None
 
 
 def log_folder(job_id: str) -> str:

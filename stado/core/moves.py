@@ -50,6 +50,7 @@ def claimed(record: Record, holder: Holder, settings: DeploymentSettings | None 
                 on=spec.retry_on,
                 delay_seconds=spec.retry_delay_seconds,
             ),
+            notify=allowed.notify.rules or [],
         )
     return record.evolve(state=State.RUNNING, holder=holder, due_ms=None)
 
@@ -57,7 +58,9 @@ def claimed(record: Record, holder: Holder, settings: DeploymentSettings | None 
 def ended(record: Record, ending: Ending) -> Record:
     """The job as it is when its epoch has ended so."""
     if _never_ran_at_all(record, ending):
-        record = record.evolve(picked_up_at=None, runtime_limit_seconds=None, retry_rule=None)
+        record = record.evolve(
+            picked_up_at=None, runtime_limit_seconds=None, retry_rule=None, notify=[]
+        )
     retrying = ending.verdict is Verdict.RETRYING
     return record.evolve(
         state=ending.verdict.state or record.state,
@@ -128,6 +131,7 @@ def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record
         picked_up_at=None if retried else picked_up_at,
         runtime_limit_seconds=None if retried else record.runtime_limit_seconds,
         retry_rule=None if retried else record.retry_rule,
+        notify=[] if retried else record.notify,
         auto_retries_used=0 if retried else record.auto_retries_used,
         doomed_by=None,
     )

@@ -122,6 +122,7 @@ def step_spec(
         max_lease_losses=before.max_lease_losses,
         inputs=sorted(inputs, key=lambda one: one.name),
         start_from=start_from if before.step_of is None else before.start_from,
+        notify=before.notify,
         then=launch.then,
         then_cpu=before.then_cpu,
         then_memory_gb=before.then_memory_gb,

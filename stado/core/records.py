@@ -15,6 +15,7 @@ from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.durations import Duration
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of, milliseconds
+from stado.core.notices import Rules
 from stado.core.retries import RetryRule
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import (
@@ -28,7 +29,7 @@ from stado.core.spec import (
     Request,
     Spec,
 )
-from stado.core.states import Kind, Opening, Reason, State, Verdict, WarningCode
+from stado.core.states import Kind, NotifyOn, Opening, Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX, live_flaw
 
 FORMAT_VERSION = 1
@@ -240,6 +241,8 @@ class Record(Document, frozen=True, kw_only=True):
     retry_rule: RetryRule | None = None
     """As it was fixed at the first claim, or the first after somebody retried it. None: it has not
     been claimed, or is not tried again by itself."""
+    notify: Rules = msgspec.field(default_factory=list)
+    """The deployment's rules of what is told of it, as they were at that claim."""
     auto_retries: Count = 0
     """How often it was queued again by itself after it had failed."""
     auto_retries_used: Count = 0
@@ -281,6 +284,11 @@ class Record(Document, frozen=True, kw_only=True):
         if self.awaits:
             return False
         return self.due_ms is None or now_ms >= self.due_ms
+
+    @property
+    def notice_rules(self) -> list[str]:
+        """By which it is told what becomes of it: its own, and the deployment's."""
+        return [*self.spec.notify, *self.notify]
 
     @property
     def auto_retries_left(self) -> int:
@@ -427,6 +435,21 @@ class Asks(Document, frozen=True, kw_only=True):
     @property
     def note(self) -> str | None:
         return self.cancel_note if self.cancel else self.pause_note
+
+
+class Undelivered(Document, frozen=True, kw_only=True):
+    """`notify/undelivered/...`: a notice that a coordinator gave up."""
+
+    job_id: JobId
+    epoch: Count
+    word: NotifyOn
+    channel: Line
+    tries: Count
+    why: Line
+    at: Instant
+
+    def own_key(self) -> str:
+        return keys.undelivered(self.job_id, self.epoch, self.word, self.channel)
 
 
 class Phase(StrEnum):

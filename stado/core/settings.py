@@ -15,6 +15,8 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Document, Instant, Part
 from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
+from stado.core.notice_words import parse_rules
+from stado.core.notices import Rules
 from stado.core.records import Code, Line
 from stado.core.retries import (
     DELAY_SECONDS_DEFAULT,
@@ -23,7 +25,7 @@ from stado.core.retries import (
     RETRYABLE,
     RetrySettings,
 )
-from stado.core.states import Reason
+from stado.core.states import NotifyOn, Reason
 from stado.errors import Refused
 
 
@@ -36,11 +38,18 @@ class Limits(Part, frozen=True, kw_only=True):
     """Of each pick-up, until the command starts."""
 
 
+class NotifySettings(Part, frozen=True, kw_only=True):
+    """On which channels it is told what becomes of any job. None: on none."""
+
+    rules: Rules | None = None
+
+
 class DeploymentSettings(Document, frozen=True, kw_only=True):
     """`settings.json`. Absent: nothing was ever set."""
 
     limits: Limits = msgspec.field(default_factory=Limits)
     retries: RetrySettings = msgspec.field(default_factory=RetrySettings)
+    notify: NotifySettings = msgspec.field(default_factory=NotifySettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -86,6 +95,13 @@ def _parse_reasons(text: str) -> list[Reason] | None:
     return [reason for reason in RETRYABLE if reason.value in names]
 
 
+def _parse_rules(text: str) -> list[str] | None:
+    try:
+        return parse_rules(text.split())
+    except Refused:
+        return None
+
+
 SETTINGS: Mapping[str, Setting] = {
     "limits.runtime_seconds": _seconds("how long a job may take, from its first pick-up"),
     "limits.pre_running_seconds": _seconds("how long a worker may prepare a job's start"),
@@ -100,6 +116,14 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "retries.delay_seconds": _seconds(
         "how long a retry waits, where a job does not say", duration_text(DELAY_SECONDS_DEFAULT)
+    ),
+    "notify.rules": Setting(
+        "on which channels is told what becomes of any job",
+        "none",
+        "CHANNEL:WORD,WORD with blanks between such rules, a channel once (team:failed,timed_out); "
+        f"of {', '.join(NotifyOn)}",
+        _parse_rules,
+        " ".join,
     ),
 }
 

@@ -22,6 +22,7 @@ from stado.core.durations import DURATION_FORM, DURATION_SECONDS_MAX, Duration
 from stado.core.ids import JOB_PATTERN, is_run_id
 from stado.core.images import IMAGE_PATTERN, image_flaw
 from stado.core.inputs import NAME_PATTERN
+from stado.core.notices import Rules, check_rules
 from stado.core.output_paths import PATTERNS_MAX, Patterns, check_pattern
 from stado.core.repos import commit_flaw, folder_flaw, url_flaw
 from stado.core.retries import RETRIES_MAX, RETRYABLE, Reasons, Retries
@@ -234,6 +235,8 @@ class Spec(Part, frozen=True, kw_only=True):
     """A success without a saved checkpoint is none. A train job's never is."""
     start_from: StartFrom | None = None
 
+    notify: Rules = msgspec.field(default_factory=list)
+    """On which channels it is told what becomes of it (`stado.core.notices`)."""
     after: Annotated[list[After], msgspec.Meta(max_length=AFTER_MAX)] = msgspec.field(
         default_factory=list
     )
@@ -488,6 +491,7 @@ def _check_shared(spec: Spec) -> None:
     _check_duration("idle-timeout", spec.idle_timeout_seconds)
     _check_count("body-retries", spec.body_retries, BODY_RETRIES_MAX)
     _check_retries(spec)
+    check_rules(spec.notify)
     _check_environment(spec.environment)
     _check_secrets(spec)
     if spec.pre_command is not None:

@@ -79,6 +79,19 @@ class AfterWhen(StrEnum):
         return (state is State.COMPLETED) is (self is AfterWhen.OK)
 
 
+class NotifyOn(StrEnum):
+    """What somebody wants to be told of a job: the state that it comes to, or how all of its
+    pipeline went."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    PIPELINE = "pipeline"
+
+
 class Reason(StrEnum):
     """Why a job ended as it did: `status_reason` in records and JSON."""
 

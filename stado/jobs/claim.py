@@ -24,6 +24,7 @@ from stado.jobs.endings import (
     settle,
 )
 from stado.jobs.expiry import expire_if_over
+from stado.jobs.notices import announce_running
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
@@ -163,6 +164,7 @@ def _take_from_queue(repo: Repository, queued: Stored[Record], record: Record) -
     """Removes the queue record, and the one at rest that the job was taken out of. The epoch is
     ours whether or not that succeeds: what stays is removed by settle, or by repair."""
     try:
+        announce_running(repo, record)
         remove_superseded(repo, record)
         if not delete_queued(repo, queued):
             return _take_over_changes(repo, record)

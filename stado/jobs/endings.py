@@ -25,6 +25,7 @@ from stado.core.states import Opening, Reason, State, Verdict
 from stado.core.usage import ran_until
 from stado.errors import Conflict, Unreadable
 from stado.jobs.dependents import announce_dependents, look_for_ends, tell_dependents
+from stado.jobs.notices import announce_rest
 from stado.jobs.pipelines import launch_following
 from stado.jobs.policy_seals import seal_policy
 from stado.jobs.repository import Repository, Stored
@@ -173,6 +174,7 @@ def _come_to_rest(repo: Repository, final: Record) -> None:
         seal_policy(repo, final)
     project(repo, final)
     launch_following(repo, final)
+    announce_rest(repo, final)
     if final.state.terminal:
         tell_dependents(repo, final)
 

@@ -22,10 +22,13 @@ from stado.core.records import (
 from stado.core.states import State
 from stado.errors import NotFound, Unreadable
 from stado.jobs.finding import find_job
+from stado.jobs.notices import undelivered
 from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
 
 EPOCHS_MAX = 100
 """The newest epochs of a job, whose documents are read: at most five each."""
+
+_UNDELIVERED_MAX = 20
 
 
 @dataclass(slots=True)
@@ -40,14 +43,16 @@ class Timeline:
     """Keys of what could not be read: it is not told."""
 
 
-def events_of(repo: Repository, job_id: str) -> Timeline:
+def events_of(repo: Repository, job_id: str, *, epochs_max: int = EPOCHS_MAX) -> Timeline:
     """Also of a job that was deleted, for its cells stay. Raises `NotFound` for an unknown job."""
     record, cells = _present(repo, job_id)
     numbers = sorted(cells.claims | cells.ends | cells.opens | {record.epoch})
-    shown = numbers[-EPOCHS_MAX:]
+    shown = numbers[-epochs_max:]
     reading = _Reading(repo, cells, record)
     epochs = repo.tasks.map(reading.trace, shown, limit=PARALLEL_REQUESTS)
     sources = Sources(record, epochs, reading.parents_ended_at(epochs))
+    if any(one.notice_rules for trace in epochs for one in trace.records):
+        sources.undelivered = undelivered(repo, job_id=job_id, limit=_UNDELIVERED_MAX)
     return Timeline(job_id, timeline(sources), len(numbers) - len(shown), reading.unreadable)
 
 

@@ -167,6 +167,10 @@ class Repository:
         """The cell of an epoch that was claimed. Raises `Unavailable`, `Unreadable`."""
         return self.read_taken(ClaimCell, keys.claim_cell(job_id, epoch)).value
 
+    def find_claim(self, job_id: str, epoch: int) -> ClaimCell | None:
+        found = self.find(ClaimCell, keys.claim_cell(job_id, epoch))
+        return found.value if found else None
+
     def find_end(self, job_id: str, epoch: int) -> EndCell | None:
         """The verdict on an epoch; None while there is none."""
         found = self.find(EndCell, keys.end_cell(job_id, epoch))

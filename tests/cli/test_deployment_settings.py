@@ -23,6 +23,7 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
         ("retries.most", "no limit", "how often a job may be retried by itself at most"),
         ("retries.on", "job_failed,body_hung", "after which failures, where a job does not say"),
         ("retries.delay_seconds", "1m", "how long a retry waits, where a job does not say"),
+        ("notify.rules", "none", "on which channels is told what becomes of any job"),
     ]
     assert len({line.rindex("  ") for line in stado.ok("settings", "list").splitlines()}) == 1
     assert stado.json("settings", "list")["settings"][RUNTIME] is None

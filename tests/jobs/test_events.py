@@ -14,7 +14,6 @@ from stado.core.records import Ending, Intent, JobWarning, LateResult, Phase
 from stado.core.spec import After, Spec
 from stado.core.states import AfterWhen, Reason, Verdict, WarningCode
 from stado.errors import Denied, NotFound, Refused
-from stado.jobs import events as reading
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.claim import Claimed, adopt, holder_of
 from stado.jobs.deletion import delete
@@ -416,13 +415,12 @@ def test_a_timeline_costs_a_listing_and_a_few_reads_an_epoch(world: World) -> No
     assert (made.lists, made.reads, made.writes, made.deletes) == (1, 6, 0, 0)
 
 
-def test_of_many_epochs_the_newest_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_epochs_the_newest_are_told(world: World) -> None:
     job = world.submit()
     for _ in range(3):
         pause(world.repo, job, by="bea")
         resume(world.repo, job, by="bea")
-    monkeypatch.setattr(reading, "EPOCHS_MAX", 2)
-    answer = events_of(world.repo, job)
+    answer = events_of(world.repo, job, epochs_max=2)
     assert answer.earlier_epochs == 2
     assert [event.epoch for event in answer.events] == [1, 3, 3, 4]
 

@@ -15,6 +15,7 @@ from tests.mutants import (
     retrying,
     settling,
     storing,
+    telling,
     timing,
     working,
 )
@@ -30,5 +31,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *following.MUTANTS,
     *retrying.MUTANTS,
     *metering.MUTANTS,
+    *telling.MUTANTS,
     *timing.MUTANTS,
 )

@@ -49,6 +49,7 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "retries": (2, ["2"]),
     "retry_on": (["job_failed", "body_hung"], ["body_hung", "job_failed"]),
     "retry_delay": (90, ["90"]),
+    "notify": (["team:failed", "a:STOPPED"], ["team:failed", "a:STOPPED"]),
     "then": ({"export": "a", "eval": "b=c"}, ["export=a", "eval=b=c"]),
     "max_lease_losses": ("unlimited", ["unlimited"]),
     "verify": ("test -e model", ["test -e model"]),

@@ -12,20 +12,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stado.core import keys
+from stado.core.events import EventKind
+from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, Intent, Phase
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
-from stado.errors import Denied, NotFound
+from stado.errors import Denied, NotFound, SendFailed
 from stado.jobs import saving, snapshots
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.deletion import delete
+from stado.jobs.deliveries import FORGET_SECONDS, GIVE_UP_SECONDS, Deliveries
 from stado.jobs.deployments import read_deployment
 from stado.jobs.endings import ask, give_verdict, settle
+from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.life import LifeSigns
 from stado.jobs.listings import newest
+from stado.jobs.notices import undelivered
 from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
@@ -73,6 +78,8 @@ def requests_of_submitters() -> set[Request]:
     _look_for_what_was_lost(world, repo)
     _end_a_training(requests, lambda world, repo, job: find_job(repo, job))
     _take_a_policy(requests)
+    _tell(requests, lambda world, repo, job: find_job(repo, job))
+    _hear_of_what_was_not_told(requests)
     for move in _submitters_moves().values():
         move_world = World()
         move(move_world, RecordingStore(move_world.store, requests), move_world.submit())
@@ -91,6 +98,7 @@ def requests_of_readers() -> set[Request]:
             _look_around,
         )
     _take_a_policy(requests)
+    _hear_of_what_was_not_told(requests)
     return requests
 
 
@@ -104,6 +112,18 @@ def requests_of_coordinators() -> set[Request]:
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _coordinate)
     _forget_an_agent(_passes_of, requests)
     _end_a_training(requests, _coordinate)
+    _tell(requests, _coordinate)
+    _send_notices(requests)
+    return requests
+
+
+def requests_of_operators() -> set[Request]:
+    """What `doctor` reads where something was not told; the rest they do in their days."""
+    requests: set[Request] = set()
+    world = World()
+    job = _not_told(world, world.repo)
+    lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
+    assert job in {one.job_id for one in lost}
     return requests
 
 
@@ -122,6 +142,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     for move in _following_moves().values():
         world = World()
         move(world, RecordingStore(world.store, requests), world.submit())
+    _tell(requests, _upkeep)
     for number, life in enumerate(_LIVES):
         life(RecordedScene(folder / str(number), requests))
     return requests
@@ -329,6 +350,59 @@ def _end_a_training(
     job = _train(world)
     meet(world, world.repo_over(RecordingStore(world.store, requests)), job)
     assert world.has(keys.policy(job))
+
+
+def _tell(requests: set[Request], meet: Callable[[World, Repository, str], object]) -> None:
+    """A job that is to be told of is over; nobody has settled it yet."""
+    world = World()
+    job = world.submit(spec=Spec(command="", notify=["team:failed"]))
+    claimed = world.start()
+    now = world.repo.now()
+    ending = Ending(verdict=Verdict.FAILED, started_at=now, ended_at=now, by="x")
+    give_verdict(world.repo, claimed.record, ending)
+    meet(world, world.repo_over(RecordingStore(world.store, requests)), job)
+    assert world.has(keys.notice(job, 1, "failed", "team"))
+
+
+class _Messenger:
+    """One channel takes what it is given, the other one never does."""
+
+    channels = frozenset(("team", "dead"))
+
+    def send(self, channel: str, body: bytes) -> None:
+        if channel == "dead":
+            raise SendFailed("it answered with HTTP 500")
+
+
+def _not_told(world: World, repo: Repository) -> str:
+    """A job with a notice that was sent, and one that was given up."""
+    rules = ["team:running,completed,pipeline", "dead:completed"]
+    steps = [parse_step("eval=check")]
+    job = world.submit(spec=Spec(command="", notify=rules, then=steps))
+    for _ in range(2):
+        world.end(world.start())
+    deliveries = Deliveries(repo, _Messenger())
+    for _ in range(5):
+        deliveries.turn()
+        world.clock.sleep(GIVE_UP_SECONDS / 4)
+    assert undelivered(world.repo, job_id=job, limit=1)
+    return job
+
+
+def _send_notices(requests: set[Request]) -> None:
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    job = _not_told(world, repo)
+    world.clock.sleep(FORGET_SECONDS)
+    Deliveries(repo, _Messenger()).turn()
+    assert not undelivered(world.repo, job_id=job, limit=1)
+
+
+def _hear_of_what_was_not_told(requests: set[Request]) -> None:
+    world = World()
+    job = _not_told(world, world.repo)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    assert events_of(repo, job).events[-1].kind is EventKind.NOT_TOLD
 
 
 def _take_a_policy(requests: set[Request]) -> None:

@@ -46,7 +46,7 @@ def test_policies_allow_what_is_asked_and_no_more(made: Deployment, tmp_path: Pa
         "submitter": moves.requests_of_submitters(),
         "agent": moves.requests_of_agents(tmp_path / "memory"),
         "coordinator": moves.requests_of_coordinators(),
-        "operator": set[Request](),
+        "operator": moves.requests_of_operators(),
     }
     for role, gate in made.gates.items():
         assert gate.requests

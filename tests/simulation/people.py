@@ -29,7 +29,7 @@ from stado.jobs.reaping import Reaper
 from stado.jobs.status import states_of
 from stado.jobs.submit import submit
 from tests.simulation.commands import VERIFY
-from tests.simulation.plan import draw_limits, draw_script
+from tests.simulation.plan import draw_limits, draw_rules, draw_script
 from tests.simulation.process import SimHost
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ class Person:
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
             after=self._draw_after(),
+            notify=draw_rules(self._kernel, world.plan),
             **self._draw_steps(),
             **draw_limits(self._kernel, world.plan, repo.now()),
         )

@@ -54,6 +54,10 @@ class Plan:
     chained: float = 0.0
     """The share of submissions that have steps, and of those that wait for other jobs."""
 
+    told: float = 0.0
+    """The share of submissions with rules of what is told; where it is 0 coordinators have no
+    channels."""
+
     ways: Ways = field(default_factory=Ways)
     rates: Rates = field(default_factory=Rates)
     versions_by_content: bool = False
@@ -88,6 +92,7 @@ class Plan:
             runtime_limit_seconds=dice.choice((None, None, None, None, round(6 * lease))),
             limited=dice.choice((0.0, 0.3, 0.6)),
             chained=dice.choice((0.0, 0.0, 0.2, 0.4)),
+            told=dice.choice((0.0, 0.0, 0.5)),
         )
         return plan.with_outages(kernel) if dice.random() < 0.2 else plan
 
@@ -133,6 +138,20 @@ def draw_limits(kernel: Kernel, plan: Plan, now: datetime) -> dict[str, Any]:
     if dice.random() < 0.2:
         limits["idle_timeout_seconds"] = round(dice.choice((lease / 2, 2 * lease)))
     return limits
+
+
+_RULES = (
+    ["team:completed,failed,cancelled,timed_out"],
+    ["pager:paused,failed,pipeline", "team:running,completed"],
+    ["team:pipeline"],
+)
+
+
+def draw_rules(kernel: Kernel, plan: Plan) -> list[str]:
+    """Of one submission: what is told of it, and where."""
+    if not plan.told or kernel.random.random() >= plan.told:
+        return []
+    return kernel.random.choice(_RULES)
 
 
 def draw_script(kernel: Kernel, plan: Plan) -> Script:

@@ -11,6 +11,7 @@ from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import HostFolder
 from stado_coordinator.coordinator import Coordinator, tick_once
+from tests.simulation.channels import SimMessenger
 from tests.simulation.commands import SimHardware, SimProcesses
 from tests.simulation.machine import HostClock
 from tests.simulation.process import SimHost, SimProcess
@@ -118,7 +119,9 @@ class CoordinatorService(Service):
         def run() -> None:
             repo = world.open_repository(host)
             self._stop = repo.tasks.event()
-            Coordinator(repo, holder=f"coordinator@{host.name}").run(self._stop)
+            messenger = SimMessenger(world, host) if world.plan.told else None
+            holder = f"coordinator@{host.name}"
+            Coordinator(repo, holder=holder, messenger=messenger).run(self._stop)
 
         return run
 

@@ -224,3 +224,12 @@ def _has_saved(stage: Stage, *, epoch: int = 1) -> bool:
 def _lose_holder(stage: Stage) -> None:
     for command in stage.started[-1:]:
         stage.lose_power(command.host, seconds=2 * _LEASE)
+
+
+@scenario("tell", requests_min=40, ends=(State.CANCELLED,), starts=1, plan=replace(PLAN, told=1.0))
+def _tell(stage: Stage) -> None:
+    """Two channels are to be told of a job that is paused and then cancelled."""
+    rules = ["pager:paused,cancelled", "team:cancelled,completed"]
+    stage.submit("ann", "run", [Script(seconds=60.0)], notify=rules)
+    stage.when(lambda: bool(stage.started), lambda: stage.pause("bob", "run"))
+    stage.when(lambda: stage.has_job_in(State.PAUSED), lambda: stage.cancel("bob", "run"))

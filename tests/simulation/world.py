@@ -84,6 +84,8 @@ class World:
         self.violation: Violation | None = None
         self.healing = False
         self.scripts: dict[str, Script] = {}
+        self.messages: list[tuple[str, bytes]] = []
+        """What was heard on which channel, in order."""
         self.known_orders: list[tuple[str, Request]] = []
         self.known_jobs: list[str] = []
         """Those whose submission was acknowledged."""
@@ -166,6 +168,11 @@ class World:
             max_run_seconds=max_run_seconds,
             on_error=self._note_error,
         )
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether there is a coordinator that sends notices."""
+        return bool(self.plan.told and self.coordinator_hosts)
 
     @property
     def all_hosts(self) -> list[SimHost]:
@@ -334,6 +341,9 @@ class World:
         )
 
     def _unrest_in_store(self) -> Iterator[str]:
+        return itertools.chain(self._unrest_of_jobs(), self._unfinished())
+
+    def _unrest_of_jobs(self) -> Iterator[str]:
         for prefix in (keys.READY, keys.prefix(State.QUEUED), keys.prefix(State.RUNNING)):
             for entry in walk(self.store, prefix):
                 if entry.key.startswith(keys.QUEUE_MARKS) or self._is_held_up(entry.key):
@@ -351,10 +361,14 @@ class World:
         for job_id in set(self.known_jobs) - set(at_rest):
             if not self.waits_for_paused(job_id) and not self._was_deleted(job_id):
                 yield f"{job_id} rests nowhere"
+
+    def _unfinished(self) -> Iterator[str]:
         for entry in walk(self.store, keys.RUNS):
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
             if not run.complete:
                 yield f"{entry.key} is not complete"
+        if self.has_channels:
+            yield from (f"{one.key} was not sent" for one in walk(self.store, keys.NOTICES))
 
     def _was_deleted(self, job_id: str) -> bool:
         return any(cell.kind is Opening.DELETE for cell in self.openings(job_id))
@@ -382,6 +396,7 @@ class World:
 
     def _events(self) -> Counter[str]:
         events: Counter[str] = Counter(start=len(self.started))
+        events["message"] = len(self.messages)
         events.update({f"request {fate}": count for fate, count in self.trace.faults.items()})
         events.update({f"mishap {name}": count for name, count in self.mishaps.counts.items()})
         for job_id in self.known_jobs:

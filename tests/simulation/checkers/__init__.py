@@ -7,6 +7,7 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
+from tests.simulation.checkers.messages import MessagesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
@@ -30,5 +31,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     LogsChecker,
     PoliciesChecker,
     UsageChecker,
+    MessagesChecker,
     RestChecker,
 )
