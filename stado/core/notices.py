@@ -18,9 +18,9 @@ from stado.errors import Refused
 RULES_MAX = 8
 CHANNEL_PATTERN = r"[a-z0-9][a-z0-9_-]{0,39}"
 _WORDS = "|".join(NotifyOn)
-_RULE_PATTERN = rf"({CHANNEL_PATTERN}):((?:{_WORDS})(?:,(?:{_WORDS}))*)"
+_RULE_PATTERN = rf"({CHANNEL_PATTERN}):((?:{_WORDS})(?:,(?:{_WORDS})){{0,{len(NotifyOn) - 1}}})"
 
-Rule = Annotated[str, msgspec.Meta(max_length=120, pattern=rf"\A{_RULE_PATTERN}\Z")]
+Rule = Annotated[str, msgspec.Meta(pattern=rf"\A{_RULE_PATTERN}\Z")]
 """`<channel>:<word>,<word>...`."""
 
 Rules = Annotated[list[Rule], msgspec.Meta(max_length=RULES_MAX)]
@@ -38,7 +38,7 @@ def channels_for(rules: Iterable[str], word: NotifyOn) -> list[str]:
 def check_rule(text: str) -> str:
     """A rule as it is stored, each word once. Raises `Refused`."""
     found = re.fullmatch(_RULE_PATTERN, text)
-    if found is None or len(text) > 120:
+    if found is None:
         raise Refused(
             "notify_invalid",
             f"notify {text!r} must be CHANNEL:WORD,WORD, such as team:failed,timed_out; a "
