@@ -71,8 +71,24 @@ def _named_exactly(selection: Selection, text: str) -> bool:
 def _may_go_on(repo: Repository, selection: Selection) -> bool:
     from stado.cli.stopping import confirmed, described
 
-    what = f"{described(repo, selection)}, with all that it left"
+    what = f"{described(repo, selection)}, with all that it left{_with_steps(repo, selection)}"
     return confirmed("delete", what, done="deleted")
+
+
+def _with_steps(repo: Repository, selection: Selection) -> str:
+    """Of a single job that is the root of a pipeline: what becomes of the rest of it."""
+    from stado.cli.render import plural
+    from stado.jobs.pipeline_sight import steps_of
+    from stado.jobs.sight import present_record
+
+    if selection.batch:
+        return ""
+    steps = steps_of(repo, present_record(repo, selection.job_ids[0]))
+    count = sum(one.job_id is not None for one in steps)
+    if not count:
+        return ""
+    remain = "remains and takes its" if count == 1 else "remain and take their"
+    return f" ({plural(count, 'step')} of it {remain} input from it)"
 
 
 def _tell(answers: Answers[Deletion], *, as_json: bool) -> int:

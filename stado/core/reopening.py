@@ -26,7 +26,13 @@ class Retryable:
 
 
 def by_its_record(record: Record, now: datetime) -> Retryable:
-    return Retryable(retry_refusal(record, now), looked=record.spec.snapshot is None)
+    return Retryable(retry_refusal(record, now), looked=not _takes_along(record))
+
+
+def _takes_along(record: Record) -> bool:
+    """What could be gone."""
+    spec = record.spec
+    return spec.snapshot is not None or bool(spec.inputs_here)
 
 
 def retry_refusal(record: Record, now: datetime) -> Refused | None:

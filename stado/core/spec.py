@@ -264,6 +264,11 @@ class Spec(Part, frozen=True, kw_only=True):
         return bool(self.inputs or self.secrets or self.image)
 
     @property
+    def inputs_here(self) -> list[Input]:
+        """Those in this store."""
+        return [one for one in self.inputs if not one.elsewhere]
+
+    @property
     def makes_policy(self) -> bool:
         return self.type is JobType.TRAIN
 

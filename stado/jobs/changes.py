@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from stado.core import reopening
+from stado.core.pipelines import pipeline_root
 from stado.core.records import Asks, EndCell, Intent, Record
 from stado.core.reopening import Retryable
 from stado.core.spec import make_request
@@ -207,12 +208,25 @@ def retry(repo: Repository, job_id: str, *, by: str, note: str | None = None) ->
 
 
 def retry_refusal(repo: Repository, record: Record) -> Refused | None:
-    """Why a job cannot be retried; None when it can. A read, where it took a snapshot along."""
+    """Why a job cannot be retried; None when it can. A read, where it took a snapshot along, and
+    for each input of this store."""
     refusal, snapshot = reopening.retry_refusal(record, repo.now()), record.spec.snapshot
     if refusal is None and snapshot is not None and not may_be_used(repo, snapshot.digest):
         text = f"the files that job {record.id} took along are not in the store any more"
         return Refused("snapshot_missing", f"{text}: submit it anew")
-    return refusal
+    return refusal or _input_missing(repo, record)
+
+
+def _input_missing(repo: Repository, record: Record) -> Refused | None:
+    """Of a job that takes along what others left, as steps do."""
+    again = "the pipeline" if pipeline_root(record) else "it"
+    for one in record.spec.inputs_here:
+        try:
+            repo.store.head(one.source)
+        except NotFound:
+            text = f"input {one.name} of job {record.id} was deleted with the job that had left it"
+            return Refused("input_missing", f"{text}: submit {again} anew")
+    return None
 
 
 def retryable(repo: Repository, record: Record) -> Retryable:
@@ -241,8 +255,12 @@ def _reopen(
 def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) -> Submission:
     """Submits the exact spec of a job again, under a new id; the original is untouched.
 
-    Without a run id each call makes a new job. Raises `NotFound` for an unknown job."""
+    Without a run id each call makes a new job. Raises `NotFound` for an unknown job, and `Refused`
+    (`input_missing`) for what takes along what is deleted."""
     record = _present(repo, job_id)
+    missing = _input_missing(repo, record)
+    if missing is not None:
+        raise missing
     if run_id == record.run_id:
         raise Refused(
             "run_id_conflict",

@@ -107,7 +107,9 @@ def _check_pipeline_over(repo: Repository, record: Record) -> None:
         return
     try:
         seen = look(repo, record.id)
-    except NotFound:
+    except Refused as error:
+        if error.code != "root_deleted":
+            raise
         return
     if not seen.state.is_over:
         live = [one.step.name for one in seen.steps if one.number not in seen.skipped]

@@ -52,13 +52,24 @@ class PipelineSight:
 
 def look(repo: Repository, job_id: str) -> PipelineSight:
     """The pipeline that a job is a part of. Three requests a job of it. Raises `NotFound`, and
-    `Refused` (`no_pipeline`)."""
+    `Refused` (`no_pipeline`, and `root_deleted`: its steps are jobs of their own then)."""
     record = present_record(repo, job_id)
     if record.spec.step_of is not None:
-        record = present_record(repo, record.spec.step_of.root)
+        record = _root_of(repo, record, record.spec.step_of.root)
     if not record.spec.then:
         raise Refused("no_pipeline", f"job {record.id} is no part of a pipeline")
     return PipelineSight(record, list(steps_of(repo, record)))
+
+
+def _root_of(repo: Repository, step: Record, root: str) -> Record:
+    found = find_job(repo, root)
+    if found is None:
+        raise Refused(
+            "root_deleted",
+            f"job {root}, from which the pipeline of job {step.id} began, was deleted: what is "
+            "left of it are jobs of their own",
+        )
+    return found.record
 
 
 def cancel_pipeline(

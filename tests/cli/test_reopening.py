@@ -254,6 +254,19 @@ def test_of_what_is_not_named_by_its_whole_id_it_is_asked(stado: Program, world:
     assert (told["job_id"], told["policies_stay"], document["refused"]) == (job_id, False, [])
 
 
+def test_the_question_tells_what_remains_of_a_pipeline(stado: Program, world: World) -> None:
+    root = stado.ok("submit", "--run-id", "x", "--then", "a=true", "--then", "b=true", "true")
+    world.complete(root)
+    (step,) = [entry.job_id for entry in read_page(world.repo).entries]
+    world.fail(step, 1)
+    assert "(1 step of it remains and takes its input from it)" in stado.refused(
+        "job", "delete", "x"
+    )
+    stado.ok("job", "delete", root)
+    assert "what is left of it are jobs of their own" in stado.refused("pipeline", "show", step)
+    assert stado.ok("job", "delete", step) == f"{step}  deleted"
+
+
 def test_what_is_left_of_a_batch_goes_on_without_those_deleted(
     stado: Program, world: World
 ) -> None:

@@ -16,7 +16,7 @@ from stado.core.spec import Spec, Step
 from stado.core.states import JobType, State, Verdict
 from stado.errors import Refused
 from stado.jobs import outputs
-from stado.jobs.changes import cancel, rerun, retry
+from stado.jobs.changes import cancel, rerun, retry, retryable
 from stado.jobs.deletion import delete
 from stado.jobs.endings import settle
 from stado.jobs.pipeline_sight import cancel_pipeline, look
@@ -34,6 +34,17 @@ def submitted(world: World, **stated: object) -> str:
 def run_next(world: World, verdict: Verdict = Verdict.COMPLETED) -> Record:
     """Whatever is at the head of the queue, to its end."""
     return world.end(world.start(), verdict)
+
+
+def run_leaving(world: World, folder: Path) -> None:
+    """As `run_next`, of a job that leaves a file."""
+    claimed = world.start()
+    (folder / "model").write_bytes(b"weights")
+    job_id = claimed.record.id
+    outputs.OutputPublisher(world.repo, job_id=job_id, epoch=1, folder=folder).publish(
+        partial=False
+    )
+    world.end(claimed)
 
 
 def step(world: World, root: str, number: int) -> Record:
@@ -124,12 +135,7 @@ def test_settling_again_launches_nothing_twice(world: World) -> None:
 def test_what_a_job_left_is_taken_along_by_those_after_it(world: World, tmp_path: Path) -> None:
     """Pinned by the digest of its manifest."""
     root = submitted(world)
-    claimed = world.start()
-    (tmp_path / "model").write_bytes(b"weights")
-    outputs.OutputPublisher(world.repo, job_id=root, epoch=1, folder=tmp_path).publish(
-        partial=False
-    )
-    world.end(claimed)
+    run_leaving(world, tmp_path)
     (pinned,) = step(world, root, 1).spec.inputs
     manifest = world.store.get(keys.output_manifest(root, 1)).data
     assert (pinned.name, pinned.source) == ("root", keys.output_manifest(root, 1))
@@ -230,3 +236,35 @@ def test_a_step_starts_from_the_roots_policy(world: World) -> None:
 def test_a_job_by_itself_is_no_pipeline(world: World) -> None:
     with pytest.raises(Refused, match="no part of a pipeline"):
         look(world.repo, world.submit())
+
+
+def test_a_step_outlives_its_deleted_root_as_a_job_of_its_own(world: World) -> None:
+    """R9: it is refused by name what it cannot have any more, and can be deleted."""
+    root = submitted(world)
+    run_next(world)
+    failed = run_next(world, Verdict.FAILED)
+    delete(world.repo, root, by="ada")
+    with pytest.raises(Refused) as refused:
+        look(world.repo, failed.id)
+    assert refused.value.code == "root_deleted"
+    retry(world.repo, failed.id, by="ada")  # the root left nothing that it would take along
+    cancel(world.repo, failed.id, by="ada")
+    delete(world.repo, failed.id, by="ada")
+    assert world.states(failed.id) == set()
+
+
+def test_a_step_whose_input_was_deleted_is_not_run_again(world: World, tmp_path: Path) -> None:
+    root = submitted(world)
+    run_leaving(world, tmp_path)
+    failed = run_next(world, Verdict.FAILED)
+    assert [one.name for one in failed.spec.inputs] == ["root"]
+    assert retryable(world.repo, failed).allowed
+    delete(world.repo, root, by="ada")
+    assert retryable(world.repo, failed).allowed is False
+    for again in (
+        lambda: retry(world.repo, failed.id, by="ada"),
+        lambda: rerun(world.repo, failed.id, run_id=None, submitter="ada"),
+    ):
+        with pytest.raises(Refused, match="submit the pipeline anew") as refused:
+            again()
+        assert refused.value.code == "input_missing"
