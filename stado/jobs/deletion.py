@@ -18,6 +18,7 @@ from stado.core.states import Opening, State
 from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs import snapshots
 from stado.jobs.artifacts import uses_of
+from stado.jobs.dependents import tell_dependents
 from stado.jobs.endings import open_epoch, remove_record
 from stado.jobs.finding import find_job
 from stado.jobs.pipeline_sight import look
@@ -54,6 +55,7 @@ def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -
     deleted = _delete_outputs(repo, job_id, epochs)
     deleted += _delete_folder(repo, keys.log_folder(job_id))
     checkpoints, some_stay = _delete_checkpoints(repo, record)
+    tell_dependents(repo, job_id)
     _delete_words(repo, record, epochs)
     _leave_run(repo, record)
     for state in State:

@@ -176,7 +176,7 @@ def _come_to_rest(repo: Repository, final: Record) -> None:
     launch_following(repo, final)
     announce_rest(repo, final)
     if final.state.terminal:
-        tell_dependents(repo, final)
+        tell_dependents(repo, final.id)
 
 
 def open_epoch(

@@ -8,20 +8,20 @@ import pytest
 
 from stado.core import keys, moves
 from stado.core.order import entry_key
-from stado.core.records import Record
+from stado.core.records import Ending, Record
 from stado.core.spec import After, Spec, make_request
 from stado.core.states import AfterWhen, Reason, State, Verdict
 from stado.errors import Refused
 from stado.jobs.changes import cancel, pause, resume, retry
-from stado.jobs.claim import claim
+from stado.jobs.claim import Claimed, claim
 from stado.jobs.deletion import delete
-from stado.jobs.dependents import replace_queued, tell_end
-from stado.jobs.endings import settle
+from stado.jobs.dependents import replace_queued, tell_dependents, tell_end
+from stado.jobs.endings import give_verdict, project, settle
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes
 from stado.pinning import Unpinned, pin
 from stado.storage.observe import CountingStore, Operation
-from tests.jobs.actors import Crash, GuardedStore, mortal
+from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
 from tests.jobs.world import ALICE, World, end, entry_of
 
 OK, ANY, FAIL = AfterWhen.OK, AfterWhen.ANY, AfterWhen.FAIL
@@ -64,7 +64,7 @@ def test_a_job_waits_until_another_has_completed(world: World) -> None:
     end_of(world, parent)
     assert is_released(world, child)
     assert claim(world.repo, entry_of(queued(world, child)), ALICE) is not None
-    assert world.names("index/after/") == []
+    assert world.names(keys.after_folder(parent)) == []
 
 
 def test_a_job_whose_parents_have_ended_already_does_not_wait(world: World) -> None:
@@ -204,7 +204,49 @@ def test_who_tells_late_of_an_earlier_end_changes_nothing(world: World) -> None:
     child = world.submit(spec=after(parent))
     end_of(world, parent)
     assert is_released(world, child)
-    tell_end(world.repo, child, moves.ended_as(failed))
+    now = world.repo.find_record(State.QUEUED, child)
+    assert now is not None
+    tell_end(world.repo, now, moves.ended_as(failed))
+    assert is_released(world, child)
+
+
+def rest_only(world: World, claimed: Claimed, verdict: Verdict = Verdict.COMPLETED) -> Record:
+    """Its holder dies once the record at rest is there: nobody was told."""
+    now = world.repo.now()
+    ending = Ending(verdict=verdict, exit_code=0, started_at=now, ended_at=now, by="alice")
+    final = moves.after(give_verdict(world.repo, claimed.record, ending)[0])
+    project(world.repo, final)
+    return final
+
+
+@pytest.mark.parametrize("when", [OK, ANY])
+def test_an_end_that_somebody_has_undone_is_told_to_nobody(world: World, when: AfterWhen) -> None:
+    """Its settler died before it told anybody; the job is retried, and another one is to wait for
+    it. Whoever claims the retried job settles that end again."""
+    parent = world.submit()
+    rest_only(world, world.claimed_of(parent), Verdict.FAILED)
+    retry(world.repo, parent, by="ada")
+    child = world.submit(spec=after(parent, when=when))
+    claimed = world.claimed_of(parent)
+    assert not is_released(world, child)
+    assert world.end(claimed).epoch == 2
+    assert is_released(world, child)
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_a_settler_that_sleeps_while_a_job_is_retried_tells_nobody_who_came_since(at: int) -> None:
+    """At each of its requests after the record at rest."""
+    world = World()
+    parent = world.submit()
+    world.submit(spec=after(parent))
+    final = rest_only(world, world.claimed_of(parent), Verdict.FAILED)
+    settler = Actor(world.store, lambda store: tell_dependents(world.repo_over(store), final.id))
+    settler.step(at)
+    retry(world.repo, parent, by="ada")
+    child = world.submit(spec=after(parent))
+    settler.finish()
+    assert not is_released(world, child)
+    end_of(world, parent)
     assert is_released(world, child)
 
 
@@ -261,7 +303,7 @@ def test_a_job_that_waits_can_be_cancelled(world: World) -> None:
     cancel(world.repo, child, by="ada")
     end_of(world, parent)
     assert world.states(child) == {State.CANCELLED}
-    assert world.names("index/after/") == []
+    assert world.names(keys.after_folder(parent)) == []
 
 
 def test_a_deadline_ends_a_job_that_waits(world: World) -> None:
@@ -278,6 +320,63 @@ def test_a_deleted_parent_counts_as_it_ended(world: World) -> None:
     delete(world.repo, parent, by="ada")
     settle(world.repo, parent, 1)
     assert is_released(world, world.submit(spec=after(parent)))
+
+
+def test_a_parent_that_is_deleted_before_anybody_was_told_leaves_nobody_waiting(
+    world: World,
+) -> None:
+    parent = world.submit()
+    child = world.submit(spec=after(parent))
+    rest_only(world, world.claimed_of(parent))
+    delete(world.repo, parent, by="ada")
+    assert is_released(world, child)
+
+
+def test_one_that_cannot_be_read_keeps_no_other_waiting(world: World) -> None:
+    """Neither does it keep the job that has ended from being settled."""
+    parent = world.submit()
+    children = sorted(world.submit(spec=after(parent)) for _ in range(3))
+    world.store.put(keys.record(State.QUEUED, children[0]), b"{}")
+    end_of(world, parent)
+    assert world.states(parent) == {State.COMPLETED}
+    assert all(is_released(world, child) for child in children[1:])
+    assert world.names(keys.after_folder(parent)) == [keys.after(parent, children[0])]
+
+
+def test_a_parent_of_which_nothing_can_be_read_is_waited_for(world: World) -> None:
+    """The submission is complete all the same; the job goes on once the end can be read."""
+    parent, other = world.submit(), world.submit()
+    end_of(world, other)
+    world.store.put(keys.end_cell(parent, 1), b"{}")
+    child = world.submit(run_id="x", spec=after(parent, other))
+    run = world.repo.find_run("x")
+    assert run is not None
+    assert run.value.complete
+    assert [one.job_id for one in queued(world, child).awaits] == [parent]
+
+
+def test_names_that_are_no_jobs_keep_nobody_waiting(world: World) -> None:
+    parent = world.submit()
+    child = world.submit(spec=after(parent))
+    for number in range(300):
+        world.store.put(f"{keys.after_folder(parent)}!{number:03}", b"")
+    end_of(world, parent)
+    assert is_released(world, child)
+    assert keys.after(parent, child) not in world.names(keys.after_folder(parent))
+
+
+def test_many_are_told_beside_each_other(world: World) -> None:
+    """In bulks, for each of which the end is looked up once."""
+    parent = world.submit()
+    base = world.submit(*["x"] * 250, spec=after(parent))
+    claimed = world.claimed_of(parent)
+    counting = CountingStore(world.store, world.tasks)
+    end(world.repo_over(counting), claimed)
+    made = counting.snapshot()
+    assert not any(entry.waits for entry in world.entries())
+    assert len([name for name in world.names(keys.READY) if base in name]) == 250
+    assert (made.writes, made.deletes) == (2 + 2 * 250, 1 + 2 * 250)
+    assert (made.reads, made.lists) == (1 + 250 + 3, 1 + 3)
 
 
 def test_deleting_a_job_leaves_no_name_of_it(world: World) -> None:

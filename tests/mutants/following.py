@@ -6,7 +6,7 @@ import itertools
 
 from stado.core import moves, pipelines
 from stado.core.records import Awaited, Record
-from stado.core.states import State, Verdict
+from stado.core.states import AfterWhen, State, Verdict
 from stado.jobs import dependents, endings, submission
 from stado.jobs.repository import Repository, Stored
 from tests.mutants.mutant import Mutant, replaced
@@ -38,6 +38,13 @@ def write_over(repo: Repository, found: Stored[Record], changed: Record) -> bool
     return True
 
 
+def end_that_ever_was(repo: Repository, job_id: str) -> Awaited | None:
+    """The first that the cells show, whatever came after."""
+    ends = sorted(repo.cells(job_id).ends)
+    cell = repo.find_end(job_id, ends[0]) if ends else None
+    return None if cell is None else moves.ended_as(cell.record)
+
+
 MUTANTS = (
     Mutant(
         "who submits looks for no end",
@@ -56,6 +63,13 @@ MUTANTS = (
         "What a job was told first of another's end stays.",
         f"{DEPENDENTS}::test_who_tells_late_of_an_earlier_end_changes_nothing",
         replaced(moves, "told_of", told_again),
+    ),
+    Mutant(
+        "an end counts though somebody has undone it",
+        "Who tells how a job has ended looks whether it stays at that.",
+        f"{DEPENDENTS}::test_an_end_that_somebody_has_undone_is_told_to_nobody",
+        replaced(dependents, "find_ended", end_that_ever_was),
+        {"when": AfterWhen.ANY},
     ),
     Mutant(
         "who tells writes over what others wrote",

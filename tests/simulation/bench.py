@@ -77,14 +77,14 @@ class Bench:
 
     # --- a job's life, as it should be --------------------------------------------------
 
-    def submit(self, kind: JobType = JobType.JOB, **stated: Any) -> Record:
+    def submit(self, kind: JobType = JobType.JOB, *, run_id: str = "run", **stated: Any) -> Record:
         """Acknowledged. `stated`: what else its spec says."""
         request = make_request(["command"], Spec(command="", type=kind, **stated), batch=False)
         ids = self.by(
             self.client,
-            lambda: submit(self.repo, run_id="run", request=request, submitter="ann").job_ids,
+            lambda: submit(self.repo, run_id=run_id, request=request, submitter="ann").job_ids,
         )
-        self.tell(Answer("submitted", self.world.kernel.now, "run", tuple(ids)))
+        self.tell(Answer("submitted", self.world.kernel.now, run_id, tuple(ids)))
         return self.record(State.QUEUED, ids[0])
 
     def record(self, state: State, job_id: str) -> Record:

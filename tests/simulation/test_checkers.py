@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from stado.core import keys
+from stado.core.moves import ended_as
 from stado.core.records import (
     Capacity,
     Checkpoint,
@@ -28,11 +29,12 @@ from stado.core.records import (
     Ran,
     Record,
 )
+from stado.core.spec import After
 from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.core.usage import use_key, use_of
 from stado.jobs.changes import resume, retry
 from stado.jobs.deletion import delete
-from stado.jobs.endings import ask, open_epoch
+from stado.jobs.endings import ask, open_epoch, project
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
@@ -44,6 +46,7 @@ from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
+from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
@@ -1036,3 +1039,36 @@ def test_more_runs_than_were_asked_for(make_bench: MakeBench) -> None:
     bench.settle(record)
     bench.look_at_the_end()
     assert "more often than it may be" in bench.violation
+
+
+@pytest.mark.parametrize("waited_before", [False, True])
+def test_an_end_that_is_told_to_who_came_when_it_was_undone(
+    make_bench: MakeBench, waited_before: bool
+) -> None:
+    """Those that waited before may still be told: they could have been, in time."""
+    bench = make_bench(OrderChecker)
+    first = bench.submit()
+    after = [After(job_id=first.id)]
+    early = bench.submit(run_id="early", after=after)
+    parent = bench.claim(first)
+    bench.end(parent, bench.ending(Verdict.FAILED, 7, Reason.JOB_FAILED))
+    end = bench.repo.find_end(parent.id, parent.epoch)
+    assert end is not None
+    bench.by(bench.worker, lambda: project(bench.repo, end.record))
+    bench.by(bench.client, lambda: retry(bench.repo, parent.id, by="ann"))
+    late = bench.submit(run_id="late", after=after)
+    told = early if waited_before else late
+    doomed = changed(told, doomed_by=ended_as(end.record), nonce="elsewise")
+    bench.write(bench.worker, doomed.own_key(), doomed)
+    assert ("was undone before it waited" not in bench.violation) == waited_before
+    assert (bench.violation == "") == waited_before
+
+
+def test_an_end_that_was_none_is_told(make_bench: MakeBench) -> None:
+    bench = make_bench(OrderChecker)
+    parent = bench.submit()
+    child = bench.submit(run_id="other", after=[After(job_id=parent.id)])
+    end = ended_as(changed(parent, state=State.COMPLETED))
+    released = changed(child, met=[end], nonce="elsewise")
+    bench.write(bench.worker, released.own_key(), released)
+    assert "which did not end so" in bench.violation

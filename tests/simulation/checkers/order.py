@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
 from stado.core import keys, pipelines
-from stado.core.records import ClaimCell, EndCell, Record, RunRecord
-from stado.core.states import Reason, State
+from stado.core.records import Awaited, ClaimCell, EndCell, OpenCell, Record, RunRecord
+from stado.core.states import Opening, Reason, State
 from stado.storage.port import walk
-from tests.simulation.checkers.base import Change, Checker
+from tests.simulation.checkers.base import Change, Checker, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
 class OrderChecker(Checker):
     """No job runs before those that it waits for have ended as they had to, and none is doomed
-    without reason; a step is launched once its job has completed, and not otherwise."""
+    without reason; a step is launched once its job has completed, and not otherwise. An end counts
+    for those that waited when it was there: not for who came when somebody had undone it."""
 
     rule = "what follows comes after what it follows"
 
+    def __init__(self, world: World, report: Callable[[Violation], None]) -> None:
+        super().__init__(world, report)
+        self._moments = count()
+        self._queued: dict[tuple[str, int], int] = {}
+        """When the queue record of an epoch was there first."""
+        self._undone: dict[tuple[str, int], int] = {}
+        """When somebody took a job out of the rest to which an epoch had come."""
+
     def on_change(self, change: Change) -> None:
+        if change.folder == "queue" and change.after is not None:
+            self._check_queued(change, change.decode_after(Record))
         if change.folder == "runs" and change.before is None and change.after is not None:
             self._check_launch(change.decode_after(RunRecord))
         elif change.folder == "status" and change.parts[2] == "cells" and change.after is not None:
@@ -23,6 +41,31 @@ class OrderChecker(Checker):
                 self._check_claim(change, change.decode_after(ClaimCell))
             elif change.key.endswith(".end.json"):
                 self._check_end(change.decode_after(EndCell))
+            elif change.key.endswith(".open.json"):
+                self._note_opening(change.decode_after(OpenCell))
+
+    def _note_opening(self, cell: OpenCell) -> None:
+        if cell.kind is not Opening.DELETE:
+            self._undone[cell.record.id, cell.record.epoch - 1] = next(self._moments)
+
+    def _check_queued(self, change: Change, record: Record) -> None:
+        """What a job was told, in the epoch in which it was told."""
+        since = self._queued.setdefault((record.id, record.epoch), next(self._moments))
+        if change.before is None:
+            return
+        before = change.decode_before(Record)
+        if before.epoch != record.epoch:
+            return
+        for told in (*record.met, *([record.doomed_by] if record.doomed_by else [])):
+            if told not in before.met and told != before.doomed_by:
+                self._check_told(record, told, since)
+
+    def _check_told(self, record: Record, told: Awaited, since: int) -> None:
+        cell = self._find(EndCell, keys.end_cell(told.job_id, told.epoch))
+        if cell is None or cell.ending.verdict.state is not told.state:
+            self.fail(f"{record.id} was told {told}, which did not end so")
+        elif self._undone.get((told.job_id, told.epoch), since) < since:
+            self.fail(f"{record.id} was told {told}, which was undone before it waited")
 
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:
         if claim.intent is not None:
