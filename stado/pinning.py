@@ -145,11 +145,17 @@ def _with_after(
     from stado.core.spec import After
     from stado.core.states import AfterWhen
 
+    forms = ", ".join(f"JOB:{when}" for when in AfterWhen)
+
     def pinned(ref: str) -> After:
-        word, colon, when = ref.rpartition(":")
-        if not colon or when not in set(AfterWhen):
-            word, when = ref, AfterWhen.OK
-        return After(job_id=submitter.job_named(repo, word), when=AfterWhen(when))
+        word, _, when = ref.partition(":")
+        if not word.strip():
+            raise Refused("after_invalid", f"--after {ref!r} names no job: write JOB, or {forms}")
+        if when not in ("", *AfterWhen) or ref.endswith(":"):
+            known = ", ".join(AfterWhen)
+            text = f"--after {ref!r}: {when!r} is no way to end; after the colon stands {known}"
+            raise Refused("after_invalid", text)
+        return After(job_id=submitter.job_named(repo, word), when=AfterWhen(when or "ok"))
 
     after = sorted(map(pinned, refs), key=lambda one: one.job_id)
     return request.evolve(shared=request.shared.evolve(after=after))

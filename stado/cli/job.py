@@ -112,11 +112,19 @@ def watch(*, job: str, follow: bool, lines: int | None, view: LogView, target: T
 def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> None:
     """Submit the exact spec of a job again, under a new id. The original stays as it is."""
     from stado.cli import render
+    from stado.cli.submit import what_happens, why_it_waits
     from stado.jobs.changes import rerun as rerun_job
+    from stado.jobs.sight import present_record
 
     with opened_repository(target) as repo:
         job_id = _selected(repo, job, "stado job rerun")
         submission = rerun_job(repo, job_id, run_id=run_id, submitter=user_name())
+        told = submission.created and not as_json
+        why = (
+            why_it_waits(repo, present_record(repo, job_id).spec, submission.base_id)
+            if told
+            else None
+        )
     if as_json:
         render.print_json(
             {
@@ -128,8 +136,13 @@ def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> Non
         )
         return
     said = "submitted" if submission.created else "already submitted:"
+    happens = "" if why is None else f"; {what_happens(why)}"
     render.print_line(submission.base_id)
-    render.tell(f"{said} job {submission.base_id}, a rerun of {job_id} (run {submission.run_id})")
+    render.tell(
+        f"{said} job {submission.base_id}, a rerun of {job_id} (run {submission.run_id}){happens}"
+    )
+    if why is not None and why.remedy is not None:
+        render.tell(f"to do: {why.remedy}")
     render.tell(f"next: stado job watch {submission.base_id} --follow")
 
 

@@ -34,7 +34,7 @@ def pause(*, job: str, note: str | None, no_wait: bool, as_json: bool, target: T
     """
     from stado.cli import exits, render
     from stado.cli.selectors import select
-    from stado.cli.stopping import Manner, Wish, stop_jobs
+    from stado.cli.stopping import Manner, Wish, stop, tell_stopped
     from stado.core.states import State
     from stado.jobs import changes
 
@@ -42,9 +42,12 @@ def pause(*, job: str, note: str | None, no_wait: bool, as_json: bool, target: T
     wish = Wish(by=user_name(), note=note, wait=not no_wait, as_json=as_json)
     with opened_repository(target) as repo:
         selection = select(repo, job, user=wish.by)
-        code = stop_jobs(repo, selection, manner, wish)
+        stopped = stop(repo, selection, manner, wish)
+    code = tell_stopped(stopped, manner, wish)
     if code == exits.OK:
-        render.tell(f"next: stado job resume {_name_of(selection)}")
+        held = all(record.state is State.PAUSED for record in stopped.records.values())
+        when = "" if held else ", once it is paused"
+        render.tell(f"next{when}: stado job resume {_name_of(selection)}")
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,7 @@ def list_settings(*, as_json: bool, target: Target) -> None:
       stado settings list
     """
     from stado.cli import render
+    from stado.cli.stories import moment_text
     from stado.core.settings import SETTINGS
     from stado.jobs.settings import read_settings
 
@@ -57,9 +59,10 @@ def list_settings(*, as_json: bool, target: Target) -> None:
     texts = {name: _text(settings, name) for name in SETTINGS}
     width, wide = max(map(len, SETTINGS)), max(map(len, texts.values()))
     for name, setting in SETTINGS.items():
-        render.print_line(f"{name:<{width}}  {texts[name]:<{wide}}  {setting.what}")
+        line = f"{name:<{width}}  {texts[name]:<{wide}}  {setting.what}"
+        render.print_wrapped(line, indent=width + 2)
     if settings.changed_at is not None:
-        at = render.instant_text(settings.changed_at)
+        at = moment_text(settings.changed_at)
         render.tell(f"changed last at {at} by {settings.changed_by}")
 
 
@@ -81,14 +84,23 @@ def get(*, name: str, as_json: bool, target: Target) -> int:
         value = value_of(read_settings(repo), name)
     if as_json:
         render.print_json({"name": name, "value": value})
-    elif value is not None:
-        render.print_line(str(value))
+    elif value not in (None, []):
+        render.print_line(SETTINGS[name].text(value) if isinstance(value, list) else str(value))
     else:
         render.tell(f"stado: {name} is not set: {SETTINGS[name].unset}")
-    return exits.OK if value is not None else exits.FAILED
+    return exits.FAILED if value in (None, []) else exits.OK
 
 
-@click.command("set")
+class _WithNegatives(click.Command):
+    """What looks like a negative number is a value, and no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        negatives = [one for one in args if re.match(r"-\d", one)]
+        others = [one for one in args if one not in negatives]
+        return super().parse_args(ctx, [*others, "--", *negatives] if negatives else others)
+
+
+@click.command("set", cls=_WithNegatives)
 @_name_argument
 @click.argument("value", callback=plain_text)
 @json_option
@@ -134,7 +146,7 @@ def _text(settings: DeploymentSettings, name: str) -> str:
     from stado.core.settings import SETTINGS, value_of
 
     value = value_of(settings, name)
-    return SETTINGS[name].unset if value is None else SETTINGS[name].text(value)
+    return SETTINGS[name].unset if value in (None, []) else SETTINGS[name].text(value)
 
 
 def _fields(settings: DeploymentSettings) -> dict[str, Any]:

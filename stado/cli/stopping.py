@@ -148,6 +148,7 @@ def stop(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> 
     if asked:
         with _request_staying(selection, manner):
             _tell_asked(asked, records, repo.deployment, manner, wait=wish.wait)
+            _tell_reasons_lost(answers, manner, wish)
             if wish.wait:
                 records |= _wait(repo, [records[job_id] for job_id in asked], manner, wish.by)
     return Stopped(answers, records, repo.clock.monotonic() - began)
@@ -303,6 +304,25 @@ def _tell_asked(
     )
     waiting = f"; waiting (Ctrl-C stops the waiting, not the {manner.verb})"
     render.tell(f"{told}{waiting if wait else ''}")
+
+
+def _tell_reasons_lost(answers: list[Stopping], manner: Manner, wish: Wish) -> None:
+    """Who asked first is kept, with what they said."""
+    from stado.cli import render
+    from stado.cli.stories import moment_text
+
+    if wish.note is None:
+        return
+    lost = [one for one in answers if one.asked is not None and one.asked.note != wish.note]
+    for answer in lost[:_TOLD_MAX]:
+        assert answer.asked is not None
+        at = answer.asked.at
+        when = f" at {moment_text(at)}" if at is not None else ""
+        what = "asked" if answer.asked.intent == manner.verb else "asked to be cancelled"
+        render.tell(
+            f"stado: job {answer.record.id} was {what} already by {answer.asked.by}{when}; the "
+            "reason is not kept"
+        )
 
 
 def tell_stopped(stopped: Stopped, manner: Manner, wish: Wish) -> int:

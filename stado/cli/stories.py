@@ -33,6 +33,7 @@ from stado.cli.views import (
 from stado.core.clocks import runtime_limit_seconds
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
+from stado.core.moves import why_not_retried
 from stado.core.pipelines import pipeline_id
 from stado.core.records import Usage
 from stado.core.sidecar import NAME as SIDECAR
@@ -288,8 +289,11 @@ def _again_text(record: Record) -> str | None:
     rule = record.retry_rule
     if rule is None:
         return f"{plural(record.spec.retries, 'time')} at most" if record.spec.retries else None
-    left = record.auto_retries_left
-    return f"{left} of {plural(rule.retries, 'time')} left, after {', '.join(rule.on)}"
+    left = f"{record.auto_retries_left} of {plural(rule.retries, 'time')} left"
+    why_not = why_not_retried(record)
+    if why_not is not None:
+        return f"not tried again: {why_not} ({left})"
+    return f"{left}, after {', '.join(rule.on)}"
 
 
 def _time_text(record: Record) -> str | None:

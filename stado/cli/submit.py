@@ -180,11 +180,11 @@ def _answer(
     states = {} if submission.created else _states(repo, submission)
     standing = f", {_standing(list(states.values()), request)}" if states else ""
     text = f"{said} {what} (run {submission.run_id}){standing}{taken}"
-    why = _why(repo, request.shared, submission.job_ids[0]) if submission.created else None
+    why = why_it_waits(repo, request.shared, submission.job_ids[0]) if submission.created else None
     if why is None:
         render.tell(text)
     else:
-        render.tell(f"{text}; {_what_happens(why, request)}")
+        render.tell(f"{text}; {what_happens(why, several=len(request.commands) > 1)}")
         if why.remedy is not None:
             render.tell(f"to do: {why.remedy}")
     if not wait:
@@ -224,18 +224,17 @@ def _next(base: str, states: Sequence[State], request: Request) -> str:
     return f"results {base} DIR" if State.COMPLETED in states else f"job rerun {base}"
 
 
-def _what_happens(why: Wait, request: Request) -> str:
+def what_happens(why: Wait, *, several: bool = False) -> str:
     """`it starts when a worker is at work`."""
     from stado.jobs.waiting import STARTING
 
-    several = len(request.commands) > 1
     if why.until is None:
         return f"{'they' if several else 'it'} will not start: {why.text}"
     they = "the first start" if why.code == STARTING else "they start"
     return f"{they if several else 'it starts'} {why.until}"
 
 
-def _why(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
+def why_it_waits(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
     """What keeps the jobs in the queue; None when that cannot be seen, which must not make a
     submission fail that stands."""
     from stado.errors import StoreError, Unreadable

@@ -37,10 +37,8 @@ _GROUPINGS = ("user", "job", "pipeline", "day")
 @click.option(
     "--limit",
     type=click.IntRange(1, _LIMIT_MAX),
-    default=_LIMIT_DEFAULT,
-    show_default=True,
     metavar="N",
-    help="So many rows of the table at most.",
+    help=f"So many rows at most.  [default: {_LIMIT_DEFAULT}; with --json all]",
 )
 @json_option
 @target_options
@@ -50,7 +48,7 @@ def usage(
     user: str | None,
     since: timedelta | datetime | None,
     by: str | None,
-    limit: int,
+    limit: int | None,
     as_json: bool,
     target: Target,
 ) -> None:
@@ -76,8 +74,13 @@ def usage(
         )
         report = report_usage(repo, question)
     if as_json:
-        render.print_json(usage_views.usage_fields(question, report))
+        render.print_json(usage_views.usage_fields(question, report, limit=limit))
+        if limit is not None and usage_views.more_text(report, limit=limit):
+            render.tell(
+                f"{usage_views.more_text(report, limit=limit)}: without --limit all of them"
+            )
         return
+    limit = _LIMIT_DEFAULT if limit is None else limit
     for line in usage_views.usage_lines(question, report, limit=limit):
         render.print_styled(line)
     for note in usage_views.notes(question, report, limit=limit, by_default=since is None):

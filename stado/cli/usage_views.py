@@ -15,7 +15,10 @@ _FIELDS = {"user": "user", "job": "job_id", "pipeline": "pipeline_id", "day": "d
 _IN_NO_PIPELINE = "(none)"
 
 
-def usage_fields(question: Question, report: UsageReport) -> dict[str, Any]:
+def usage_fields(
+    question: Question, report: UsageReport, *, limit: int | None = None
+) -> dict[str, Any]:
+    """`limit`: of the groups; None: all of them."""
     field = _FIELDS[question.by]
     return {
         "since": render.instant_text(report.since),
@@ -30,7 +33,7 @@ def usage_fields(question: Question, report: UsageReport) -> dict[str, Any]:
         "total": _sum_fields(report.tally.total),
         "groups": [
             {field: _shown(question, name), **_sum_fields(group)}
-            for name, group in _ordered(question, report)
+            for name, group in _ordered(question, report)[:limit]
         ],
         "unreadable": report.unreadable,
     }
@@ -77,11 +80,11 @@ def usage_lines(question: Question, report: UsageReport, *, limit: int) -> Itera
 def notes(
     question: Question, report: UsageReport, *, limit: int, by_default: bool
 ) -> Iterator[str]:
-    groups = len(report.tally.groups)
-    if not groups:
+    if not report.tally.groups:
         yield "nothing was used in this time"
-    if groups > limit:
-        yield f"the first {limit:,} of {groups:,} rows: --limit N, or --json for all"
+    more = more_text(report, limit=limit)
+    if more is not None:
+        yield f"{more}: --limit N, or --json for all"
     whose = "everybody" if question.user is None else question.user
     days = " (30 days; --since WHEN for another time)" if by_default else ""
     yield f"used by {whose} since {moment_text(report.since)}{days}"
@@ -91,6 +94,12 @@ def notes(
         yield f"more than {RUNNING_MAX:,} jobs run: the rest of them is not counted"
     for job_id in report.unreadable:
         yield f"{job_id} runs and cannot be read: it is not counted"
+
+
+def more_text(report: UsageReport, *, limit: int) -> str | None:
+    """None where all of it is shown."""
+    groups = len(report.tally.groups)
+    return f"the first {limit:,} of {groups:,} rows" if groups > limit else None
 
 
 def _ordered(question: Question, report: UsageReport) -> list[tuple[str | None, Sum]]:

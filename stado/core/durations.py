@@ -12,7 +12,7 @@ DURATION_SECONDS_MAX = 10 * 365 * 86_400
 Duration = Annotated[int, msgspec.Meta(ge=1, le=DURATION_SECONDS_MAX)]
 """Seconds: positive and whole, ten years at most."""
 
-DURATION_FORM = "a positive whole number of seconds, or one with m, h or d behind it: 30m, 2h"
+DURATION_FORM = "a positive whole number of seconds, or one with s, m, h or d behind it: 30m, 2h"
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TEXT = re.compile(r"([0-9]{1,9})([smhd]?)")

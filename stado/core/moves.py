@@ -152,6 +152,25 @@ def retried(record: Record, failed: Ending, *, jitter: float) -> Ending:
     return failed.evolve(verdict=Verdict.RETRYING, retry_at=retry_at)
 
 
+def why_not_retried(record: Record) -> str | None:
+    """Why a job that has failed was not tried again by itself though it might have been; None where
+    it was never to be, or all of its tries are used up."""
+    rule, ending = record.retry_rule, record.ending
+    if rule is None or ending is None or record.state is not State.FAILED:
+        return None
+    if ending.reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS:
+        return "it was lost too often"
+    if ending.started_at is None:
+        return "its command was not started"
+    if ending.reason not in rule.on:
+        return f"not after {ending.reason}"
+    limit = clocks.time_limit(record)
+    if limit is None or record.auto_retries_left <= 0:
+        return None
+    which = "its deadline" if limit.reason is Reason.DEADLINE_PASSED else "its time limit"
+    return f"the pause would last until after {which}"
+
+
 def ended_as(final: Record) -> Awaited:
     """What those learn who wait for a job that has ended."""
     return Awaited(job_id=final.id, epoch=final.epoch, state=final.state)

@@ -433,6 +433,10 @@ class Asks(Document, frozen=True, kw_only=True):
         return (self.cancel_by if self.cancel else self.pause_by) or "unknown"
 
     @property
+    def at(self) -> datetime | None:
+        return self.cancel_at if self.cancel else self.pause_at
+
+    @property
     def note(self) -> str | None:
         return self.cancel_note if self.cancel else self.pause_note
 

@@ -97,7 +97,7 @@ def _parse_reasons(text: str) -> list[Reason] | None:
 
 def _parse_rules(text: str) -> list[str] | None:
     try:
-        return parse_rules(text.split())
+        return parse_rules(text.split()) or None
     except Refused:
         return None
 

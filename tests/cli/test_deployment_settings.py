@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from stado.core.settings import DeploymentSettings, NotifySettings
 from tests.cli.conftest import Program, World
 
 RUNTIME = "limits.runtime_seconds"
@@ -63,7 +65,7 @@ def test_a_setting_that_there_is_not_is_refused_with_the_nearest(
 def test_a_value_that_cannot_be_is_refused(stado: Program, world: World, value: str) -> None:
     assert stado.refused("settings", "set", RUNTIME, value) == (
         f"limits.runtime_seconds '{value}' must be a positive whole number of seconds, or one with "
-        "m, h or d behind it: 30m, 2h"
+        "s, m, h or d behind it: 30m, 2h"
     )
 
 
@@ -77,3 +79,43 @@ def test_a_document_that_cannot_be_read_is_told_and_not_written_over(
         said = stado.refused("settings", *command, code=69)
         assert "settings.json is unreadable" in said
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_told"),
+    [
+        ("retries.default", "-1", "a whole number from 0 to 100"),
+        (RUNTIME, "-5", "a positive whole number of seconds"),
+        (RUNTIME, "-5h", "a positive whole number of seconds"),
+        ("notify.rules", "", "CHANNEL:WORD"),
+    ],
+)
+def test_what_cannot_be_set_is_answered_with_what_can(
+    stado: Program, world: World, name: str, value: str, range_told: str
+) -> None:
+    said = stado.refused("settings", "set", name, value, "--json")
+    assert said.startswith(f"{name} '{value}' must be {range_told}")
+
+
+def test_a_list_is_read_as_it_is_set(stado: Program, world: World) -> None:
+    for name, value in [
+        ("retries.on", "job_failed,body_hung"),
+        ("notify.rules", "a:failed b:paused"),
+    ]:
+        stado.ok("settings", "set", name, value)
+        assert stado.ok("settings", "get", name) == value
+
+
+def test_an_empty_list_is_none(stado: Program, world: World) -> None:
+    settings = DeploymentSettings(notify=NotifySettings(rules=[]))
+    Path(world.path, "settings.json").write_bytes(settings.encode())
+    assert "notify.rules                none" in stado.ok("settings", "list")
+    answer = stado("settings", "get", "notify.rules")
+    assert (answer.exit_code, answer.stdout) == (1, "")
+
+
+def test_the_list_says_when_it_was_changed_as_other_lists_do(stado: Program, world: World) -> None:
+    stado.ok("settings", "set", RUNTIME, "2h")
+    assert re.search(
+        r"changed last at [0-9-]{10} [0-9:]{8}Z by ada\n", stado("settings", "list").stderr
+    )

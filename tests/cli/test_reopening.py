@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -370,3 +371,33 @@ def test_the_documents_of_changes_are_complete(stado: Program, world: World) -> 
     deleted = stado.json("job", "delete", job_id)
     assert deleted.keys() == {"schema", "deleted", "refused"}
     assert deleted["deleted"] == [{"job_id": job_id, "objects": 0, "policies_stay": False}]
+
+
+def test_a_pause_that_is_not_waited_for_does_not_hold_yet(stado: Program, world: World) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "true")
+    world.beat(world.claim(job_id), Phase.RUNNING)
+    said = stado("job", "pause", "x", "--no-wait").stderr
+    assert said.endswith(f"next, once it is paused: stado job resume {job_id}\n")
+
+
+@pytest.mark.parametrize("command", [("cancel",), ("job", "pause")])
+def test_a_reason_that_comes_second_is_said_to_be_lost(
+    stado: Program, world: World, command: tuple[str, ...]
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "true")
+    world.beat(world.claim(job_id), Phase.RUNNING)
+    said = stado(*command, "x", "--no-wait", "--reason", "mine").stderr
+    assert "not kept" not in said
+    answer = stado(*command, "x", "--no-wait", "--reason", "yours")
+    assert answer.exit_code == 0
+    told = rf"stado: job {job_id} was asked already by ada at [0-9: -]+Z; the reason is not kept\n"
+    assert re.search(told, answer.stderr)
+    assert "not kept" not in stado(*command, "x", "--no-wait", "--reason", "mine").stderr
+
+
+def test_a_rerun_that_will_not_start_says_so(stado: Program, world: World) -> None:
+    deadline = "2026-03-29T01:30:00Z"
+    stado.ok("submit", "--run-id", "x", "--deadline-at", deadline, "true")
+    said = stado("job", "rerun", "x").stderr
+    assert "; it will not start: its deadline has passed" in said
+    assert "to do: " in said

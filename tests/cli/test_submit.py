@@ -285,7 +285,11 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
         (["--run-id", "x", "--max-lease-losses", "-1", "run"], None, "'-1' must be 0 or more"),
         (["--run-id", "x", "--timeout", "0", "run"], None, "'0' must be a positive whole number"),
         (["--run-id", "x", "--timeout", "1.5h", "run"], None, "'1.5h' must be a positive whole"),
-        (["--run-id", "x", "--idle-timeout", "soon", "run"], None, "or one with m, h or d behind"),
+        (
+            ["--run-id", "x", "--idle-timeout", "soon", "run"],
+            None,
+            "or one with s, m, h or d behind",
+        ),
         (["--run-id", "x", "--body-retries", "-1", "run"], None, "body-retries -1 must be a whole"),
         (["--run-id", "x", "--batch", "/nowhere"], None, "'/nowhere' cannot be read: No such file"),
         (["--run-id", "x", "--batch", "-"], b"", "standard input holds no command"),
@@ -562,3 +566,23 @@ def test_a_commit_is_named_by_options_and_shown(stado: Program, world: World) ->
     assert f"repo      git@host:lab.git at commit {'0' * 40}, folder train" in stado.ok(
         "job", "show", "one"
     )
+
+
+@pytest.mark.parametrize(
+    ("after", "text"),
+    [
+        (
+            "last:banana",
+            "--after 'last:banana': 'banana' is no way to end; "
+            "after the colon stands ok, any, fail",
+        ),
+        ("last:", "--after 'last:': '' is no way to end; after the colon stands ok, any, fail"),
+        ("", "--after '' names no job: write JOB, or JOB:ok, JOB:any, JOB:fail"),
+        (":any", "--after ':any' names no job: write JOB, or JOB:ok, JOB:any, JOB:fail"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_named(
+    stado: Program, world: World, after: str, text: str
+) -> None:
+    stado.ok("submit", "--run-id", "x", "true")
+    assert stado.refused("submit", "--run-id", "y", "--after", after, "true") == text

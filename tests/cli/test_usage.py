@@ -67,7 +67,7 @@ def test_json_has_seconds_and_all_groups(stado: Program, world: World) -> None:
     note(world, 0, hours=1.0, gpus=2, share_milli=500)
     for number in range(1, 4):
         note(world, number, hours=0.1, user="eve")
-    told = stado.json("usage", "--org", "--limit", "1")
+    told = stado.json("usage", "--org")
     assert told.keys() == {
         *("schema", "since", "until", "user", "by", "running", "total", "groups", "unreadable")
     }
@@ -147,6 +147,9 @@ def test_more_rows_than_are_shown_are_counted(stado: Program, world: World) -> N
     result = stado("usage", "--limit", "2")
     assert len(result.stdout.splitlines()) == 1 + 1 + 2 + 1
     assert "the first 2 of 3 rows" in result.stderr
+    assert len(stado.json("usage", "--limit", "2")["groups"]) == 2
+    said = stado("usage", "--limit", "2", "--json").stderr
+    assert said == "the first 2 of 3 rows: without --limit all of them\n"
 
 
 def test_somebody_elses_use(stado: Program, world: World) -> None:

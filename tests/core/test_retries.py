@@ -185,3 +185,31 @@ def test_an_entry_that_is_not_due_sorts_behind_all_others_and_says_until_when() 
 def test_what_cannot_be_is_refused_with_what_can(stated: dict[str, object], text: str) -> None:
     with pytest.raises(Refused, match=text):
         make_request(["train"], Spec(command="", **stated), batch=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stated", "changes", "why"),
+    [
+        ({"timeout_seconds": 30}, {}, "the pause would last until after its time limit"),
+        (
+            {"deadline_at": NOON + timedelta(seconds=20)},
+            {},
+            "the pause would last until after its deadline",
+        ),
+        ({}, {"started_at": None}, "its command was not started"),
+        ({}, {"reason": Reason.JOB_REFUSED}, "not after job_refused"),
+        ({}, {"reason": Reason.LEASE_EXPIRED_MAX_ATTEMPTS}, "it was lost too often"),
+    ],
+)
+def test_a_failure_that_was_not_tried_again_says_why(
+    stated: dict[str, object], changes: dict[str, object], why: str
+) -> None:
+    record = job(retries=1, retry_delay_seconds=30, **stated)
+    final = moves.retried(record, failure(**changes), jitter=0)  # type: ignore[arg-type]
+    assert moves.why_not_retried(moves.ended(record, final)) == why
+
+
+def test_what_has_used_its_tries_needs_no_other_reason() -> None:
+    last = job(retries=1).evolve(auto_retries_used=1)
+    assert moves.why_not_retried(moves.ended(last, failure())) is None
+    assert moves.why_not_retried(moves.ended(job(), failure())) is None
