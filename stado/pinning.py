@@ -142,7 +142,7 @@ def _with_after(
     """Ordered by id: how they were written makes no other request."""
     if not refs:
         return request
-    from stado.core.spec import After
+    from stado.core.spec import After, check_after
     from stado.core.states import AfterWhen
 
     forms = ", ".join(f"JOB:{when}" for when in AfterWhen)
@@ -157,5 +157,7 @@ def _with_after(
             raise Refused("after_invalid", text)
         return After(job_id=submitter.job_named(repo, word), when=AfterWhen(when or "ok"))
 
-    after = sorted(map(pinned, refs), key=lambda one: one.job_id)
+    stated = {(one.job_id, one.when): one for one in map(pinned, refs)}
+    after = [stated[name] for name in sorted(stated)]
+    check_after(after)
     return request.evolve(shared=request.shared.evolve(after=after))

@@ -148,7 +148,7 @@ class Supply:
         over: list[ReadyEntry] = []
         for _ in range(_PAGES_MAX):
             over += [entry for entry in page.entries if _is_over(entry, now_ms)]
-            if page.paused or page.next_after is None or fits(page):
+            if page.paused or page.next_after is None or fits(page) or _is_all_later(page, now_ms):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
         self._entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
@@ -181,6 +181,12 @@ class Supply:
 
 def _may_start(entry: ReadyEntry, offer: Offer, now_ms: int) -> bool:
     return entry.is_due(now_ms) and admit(entry.needs, offer, now_ms=now_ms) is None
+
+
+def _is_all_later(page: Page, now_ms: int) -> bool:
+    """Whether it ends among names behind which none can be started now: of jobs that wait for a
+    time to come, in its order, and of those that wait for others."""
+    return bool(page.entries) and not page.entries[-1].is_due(now_ms)
 
 
 def _is_over(entry: ReadyEntry, now_ms: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +13,23 @@ from stado.cli.list_options import ListAsked, extent_notes, list_options, stoppe
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from stado.cli.screen import Frame
     from stado.jobs.listings import Listing
     from stado.jobs.repository import Repository
+    from stado.jobs.waiting import Wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The list at a moment, and why what is queued in it waits."""
+
+    listing: Listing
+    waits: Mapping[str, Wait]
+    alive: bool
+    """Whether an agent is there; not looked at while nothing waits."""
+    at: datetime
 
 
 @click.command()
@@ -36,16 +51,18 @@ def jobs(*, org: bool, asked: ListAsked, target: Target) -> None:
     from stado.cli import render, views
 
     with opened_repository(target) as repo:
+        looker = _Looker(repo, asked, org=org)
         if asked.watch:
             from stado.cli.screen import redraw
 
-            redraw(lambda: _frame(repo, _listing(repo, asked, org=org), asked, org=org), repo.clock)
-        listing = _listing(repo, asked, org=org)
+            redraw(lambda: _frame(looker.look(), asked, org=org), repo.clock)
+        look = looker.look()
+        listing = look.listing
         if asked.as_json:
-            render.print_json(views.listing_fields(listing, {}, repo.now()))
+            render.print_json(views.listing_fields(listing, look.waits, look.at))
             notes = extent_notes(listing, asked)
         else:
-            for line in _table(repo, listing, asked):
+            for line in _table(look, asked):
                 render.print_styled(line)
             notes = _notes(listing, asked, org=org)
         for note in notes:
@@ -63,20 +80,44 @@ def _listing(repo: Repository, asked: ListAsked, *, org: bool) -> Listing:
     return of_submissions(repo, bases, limit=limit, wanted=wanted, rolled=rolled)
 
 
-def _frame(repo: Repository, listing: Listing, asked: ListAsked, *, org: bool) -> Frame:
+class _Looker:
+    """Looks at the store, once or again and again."""
+
+    def __init__(self, repo: Repository, asked: ListAsked, *, org: bool) -> None:
+        from stado.jobs.health import Fleet
+
+        self._repo, self._asked, self._org = repo, asked, org
+        self._fleet = Fleet(repo)
+
+    def look(self) -> _Look:
+        """The list; where a job of it waits, a listing more and a read a host that has reported
+        anew."""
+        from stado.jobs.waiting import waits_of
+
+        repo, fleet = self._repo, self._fleet
+        listing = _listing(repo, self._asked, org=self._org)
+        queued, paused = listing.queued, listing.queue_paused
+        seen = fleet.look() if queued and not paused else []
+        unread = len(fleet.unreadable)
+        waits = waits_of(queued, seen, repo.now_ms(), paused=paused, unread=unread)
+        return _Look(listing, waits, any(host.alive for host in seen), repo.now())
+
+
+def _frame(look: _Look, asked: ListAsked, *, org: bool) -> Frame:
     from stado.cli.render import wrapped
     from stado.cli.screen import Frame
 
-    notes = [line for note in _notes(listing, asked, org=org) for line in wrapped(note)]
-    return Frame(_table(repo, listing, asked), notes)
+    notes = [line for note in _notes(look.listing, asked, org=org) for line in wrapped(note)]
+    return Frame(_table(look, asked), notes)
 
 
-def _table(repo: Repository, listing: Listing, asked: ListAsked) -> list[str]:
+def _table(look: _Look, asked: ListAsked) -> list[str]:
     from stado.cli import render, views
 
-    if not listing.rows:
+    if not look.listing.rows:
         return []
-    columns, cells = views.listing_table(listing, {}, repo.now(), steps=asked.steps)
+    reasons = views.own_reasons(look.waits, alive=look.alive)
+    columns, cells = views.listing_table(look.listing, reasons, look.at, steps=asked.steps)
     return render.clean_table_lines(columns, cells)
 
 

@@ -131,23 +131,12 @@ def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, St
 def _waits(
     repo: Repository, listing: Listing, hosts: Sequence[AgentSight], *, unread: int
 ) -> dict[str, Wait]:
-    from stado.core.states import State
-
-    records = [row.record for row in listing.jobs if row.state is State.QUEUED]
-    queued = [record for record in records if record is not None]
+    queued = listing.queued
     if not queued:
         return {}
-    from stado.core.ids import milliseconds
-    from stado.core.order import needs_of_record
-    from stado.jobs.waiting import PAUSED, why_not_let_in
+    from stado.jobs.waiting import waits_of
 
-    if listing.queue_paused:
-        return {record.id: PAUSED for record in queued}
-    now_ms = milliseconds(repo.now())
-    return {
-        record.id: why_not_let_in(needs_of_record(record), hosts, now_ms, unread=unread)
-        for record in queued
-    }
+    return waits_of(queued, hosts, repo.now_ms(), paused=listing.queue_paused, unread=unread)
 
 
 def _print_json(repo: Repository, look: _Look, asked: ListAsked) -> None:
@@ -197,17 +186,12 @@ def _table(repo: Repository, look: _Look, asked: _Asked) -> list[str]:
     if not look.listing.rows:
         return []
     columns, cells = views.listing_table(
-        look.listing, _reasons(look), repo.now(), steps=asked.view.steps
+        look.listing,
+        views.own_reasons(look.waits, alive=any(host.alive for host in look.hosts)),
+        repo.now(),
+        steps=asked.view.steps,
     )
     return render.clean_table_lines(columns, cells)
-
-
-def _reasons(look: _Look) -> dict[str, str]:
-    """Of queued jobs, what is theirs alone: that the queue is paused, or that nobody is at work,
-    is said once, below."""
-    alive = any(host.alive for host in look.hosts)
-    own = ("deadline_passed", "no_eligible_worker") if alive else ("deadline_passed",)
-    return {job_id: wait.code for job_id, wait in look.waits.items() if wait.code in own}
 
 
 def _batch_lines(look: _Look) -> Iterator[str]:

@@ -169,11 +169,12 @@ def usage_text(used: Usage) -> str:
 
 
 def time_is_up_text(record: Record) -> str | None:
-    """When the first of its limits is reached; None: never, or it counts from a claim to come."""
+    """When the first of its limits is reached; None: never, or it counts from a claim to come, or
+    the job is not to run at all."""
     from stado.core.clocks import time_limit
 
     limit = time_limit(record)
-    return None if limit is None else instant_text(instant_of(limit.at_ms))
+    return None if limit is None or not limit.at_ms else instant_text(instant_of(limit.at_ms))
 
 
 def instant_of(ms: int) -> datetime:
@@ -316,6 +317,15 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait], now: datetime) -
         "queue_paused": listing.queue_paused,
         "counts": {state.value: count for state, count in _ordered(listing.counts).items()},
     }
+
+
+def own_reasons(waits: Mapping[str, Wait], *, alive: bool) -> dict[str, str]:
+    """Of queued jobs, by id, what is theirs alone to wait for. That the queue is paused, or, with
+    no agent `alive`, that nobody is at work, is said of all of them at once, elsewhere."""
+    own = {"deadline_passed", "waiting_for_jobs", "upstream_failed", "retry_cooldown"}
+    if alive:
+        own.add("no_eligible_worker")
+    return {job_id: wait.code for job_id, wait in waits.items() if wait.code in own}
 
 
 def listing_table(

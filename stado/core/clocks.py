@@ -53,7 +53,7 @@ def runtime_limit_seconds(record: Record) -> int | None:
 def _limits(record: Record) -> Iterator[TimeLimit]:
     spec, doom = record.spec, record.doomed_by
     if doom is not None:
-        detail = f"job {doom.job_id}, which it waited for, is {doom.state}"
+        detail = f"job {doom.job_id}, which it was to follow, ended as {doom.state}"
         yield TimeLimit(0, Reason.UPSTREAM_FAILED, detail)
     if spec.deadline_at is not None:
         at_ms = max(0, milliseconds(spec.deadline_at))

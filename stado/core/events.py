@@ -184,7 +184,7 @@ def _awaited(sources: Sources) -> Iterator[Event]:
             max(ended_at, record.submitted_at),
             kind,
             epoch,
-            f"job {end.job_id}, which it waited for, is {end.state.value}: {then}",
+            f"job {end.job_id}, which it was to follow, ended as {end.state.value}: {then}",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -528,11 +528,12 @@ def _check_shared(spec: Spec) -> None:
     _check_outputs(spec)
     tag_list(spec.tags)
     _check_steps(spec)
-    _check_after(spec)
+    check_after(spec.after)
 
 
-def _check_after(spec: Spec) -> None:
-    names = [one.job_id for one in spec.after]
+def check_after(after: Sequence[After]) -> None:
+    """Raises `Refused`."""
+    names = [one.job_id for one in after]
     if len(names) > AFTER_MAX:
         raise Refused(
             "after_too_many",

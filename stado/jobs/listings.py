@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from stado.core import ids
 from stado.core.phases import JobPhase, phase_of
 from stado.core.pipelines import is_to_come
+from stado.core.records import Record
 from stado.core.states import JobType, State
 from stado.jobs.pipeline_sight import steps_of
 from stado.jobs.queue_index import queue_paused
@@ -95,6 +96,12 @@ class Listing:
     """Whether it gave up before it had seen every job."""
     counts: dict[State, int] = field(default_factory=dict)
     """Jobs by state, at most `COUNTED_MAX` of each; empty for a search."""
+
+    @property
+    def queued(self) -> list[Record]:
+        """The records of those that wait."""
+        records = [row.record for row in self.jobs if row.state is State.QUEUED]
+        return [record for record in records if record is not None]
 
     @property
     def jobs(self) -> list[Row]:

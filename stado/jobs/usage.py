@@ -110,11 +110,12 @@ class Question:
 class Tally:
     """Sums of what came after a moment, in groups and of all."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, began_at: datetime) -> None:
+        """`began_at`: nothing was used before."""
         self.groups: dict[str | None, Sum] = {}
         self.total = Sum()
         self._question = question
-        self._since_ms = milliseconds(question.since)
+        self._since_ms = max(milliseconds(question.since), _first_ms(began_at))
         self._parts = _PARTS[question.by]
 
     def add(self, use: Use, *, running: bool = False) -> None:
@@ -179,7 +180,7 @@ def report_usage(repo: Repository, question: Question) -> UsageReport:
     )
     found = [look for look in looks if isinstance(look, Running)]
     running = {one.name: one for one in found if question.wants(one.record.submitter)}
-    tally = Tally(question)
+    tally = Tally(question, repo.deployment.created_at)
     for ended in repo.tasks.map(
         lambda day: _ended_on(repo, question, day, running.keys()),
         _days(repo, question.since, until),
@@ -231,7 +232,7 @@ class _Ended:
 def _ended_on(repo: Repository, question: Question, day: str, running: Collection[_Name]) -> _Ended:
     """An epoch that has two names, as from two versions of the program, counts once: they stand
     side by side."""
-    ended = _Ended(Tally(question), [])
+    ended = _Ended(Tally(question, repo.deployment.created_at), [])
     last: _Name | None = None
     for entry in walk(repo.store, keys.usage_folder(day)):
         use = parse_use(entry.key.rpartition("/")[2])
@@ -244,8 +245,13 @@ def _ended_on(repo: Repository, question: Question, day: str, running: Collectio
     return ended
 
 
+def _first_ms(began_at: datetime) -> int:
+    """What a host's clock may have said then."""
+    return milliseconds(began_at) - DAY_MS
+
+
 def _days(repo: Repository, since: datetime, until: datetime) -> list[str]:
     """On which something can have ended since then."""
-    first_ms = max(milliseconds(since), milliseconds(repo.deployment.created_at) - DAY_MS)
+    first_ms = max(milliseconds(since), _first_ms(repo.deployment.created_at))
     last_ms = milliseconds(until) + _CLOCKS_DIFFER_MS
     return [day_of(day * DAY_MS) for day in range(first_ms // DAY_MS, last_ms // DAY_MS + 1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,9 +17,9 @@ from stado.core.admission import Offer, admit
 from stado.core.durations import duration_text
 from stado.core.ids import milliseconds
 from stado.core.order import Needs, entry_name, needs_of, needs_of_record
-from stado.core.records import Capacity, Record
+from stado.core.records import Awaited, Capacity, Record
 from stado.core.spec import After, Spec
-from stado.core.states import AfterWhen
+from stado.core.states import AfterWhen, State
 from stado.jobs.finding import find_job
 from stado.jobs.health import AgentSight, AgentState, Fleet
 from stado.jobs.queue_index import Page, read_page
@@ -129,15 +129,17 @@ def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
     needs = needs_of(spec)
     hosts = views(needs, fleet.look())
     now_ms = milliseconds(repo.now())
-    entries = [entry for entry in page.entries if entry.job_id == job_id]
-    if entries and entries[0].waits:
-        return _WAITS_FOR_JOBS
-    due_ms = entries[0].due_ms if entries else None
+    entry = next((entry for entry in page.entries if entry.job_id == job_id), None)
+    if entry is not None and entry.waits:
+        return _wait_for_jobs(spec.after)
+    if entry is not None and spec.after and entry.needs.deadline_ms == 0:
+        return _DOOMED
     gates = [
-        *_time_gate(due_ms, now_ms),
+        *_time_gate(entry.due_ms if entry is not None else None, now_ms),
         *_needs_gates(needs, hosts, now_ms, len(fleet.unreadable)),
     ]
-    return _first_closed(gates, hosts, _ahead(page, entries[0].name) if entries else None)
+    ahead = _startable_ahead(page, entry.name, hosts, now_ms) if entry is not None else None
+    return _first_closed(gates, hosts, ahead)
 
 
 def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unread: int) -> Wait:
@@ -145,6 +147,26 @@ def why_not_let_in(needs: Needs, seen: Sequence[AgentSight], now_ms: int, *, unr
     of agents that could not be read."""
     hosts = views(needs, seen)
     return _first_closed(_needs_gates(needs, hosts, now_ms, unread), hosts, None)
+
+
+def waits_of(
+    records: Iterable[Record], seen: Sequence[AgentSight], now_ms: int, *, paused: bool, unread: int
+) -> dict[str, Wait]:
+    """What keeps each of these queued jobs from starting, by what is known: their records, and the
+    reports of agents. `paused`: the queue is."""
+    return {
+        record.id: PAUSED if paused else _wait_of(record, seen, now_ms, unread)
+        for record in records
+    }
+
+
+def _wait_of(record: Record, seen: Sequence[AgentSight], now_ms: int, unread: int) -> Wait:
+    if record.doomed_by is not None:
+        return _doom(record.doomed_by)
+    if record.awaits:
+        return _wait_for_jobs(record.awaits)
+    closed = next((gate.wait for gate in _time_gate(record.due_ms, now_ms) if gate.wait), None)
+    return closed or why_not_let_in(needs_of_record(record), seen, now_ms, unread=unread)
 
 
 def explain(repo: Repository, record: Record) -> Explanation:
@@ -155,11 +177,15 @@ def explain(repo: Repository, record: Record) -> Explanation:
     hosts = views(needs, fleet.look())
     ahead = _ahead(page, entry_name(record))
     now_ms = milliseconds(repo.now())
+    if record.doomed_by is not None:
+        wait = _doom(record.doomed_by)
+        return Explanation(wait, [Gate(GateName.JOBS, wait.text, wait)], hosts, ahead)
     deadline, *rest = _needs_gates(needs, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms)]
     gates = [_queue_gate(page.paused), deadline, *place, *others, *rest]
-    return Explanation(_first_closed(gates, hosts, ahead), gates, hosts, ahead)
+    startable = _startable_ahead(page, entry_name(record), hosts, now_ms)
+    return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead)
 
 
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:
@@ -222,6 +248,10 @@ _WAITS_FOR_JOBS = Wait(
     "it waits for other jobs to end",
     until="when the jobs it waits for have ended",
 )
+_DOOMED = Wait(
+    "upstream_failed",
+    "it will not run: a job that it was to follow did not end as it had to",
+)
 STARTING = "starting"
 RETRY_COOLDOWN = "retry_cooldown"
 
@@ -264,16 +294,34 @@ def _jobs_gate(repo: Repository, record: Record) -> Iterator[Gate]:
     if not waits:
         yield Gate(GateName.JOBS, "the jobs that it waited for have ended")
         return
-    names = _listed([_awaited_text(repo, one) for one in waits])
-    text = f"it waits for {names}"
-    yield Gate(GateName.JOBS, text, replace(_WAITS_FOR_JOBS, text=text))
+    states = [_state_word(repo, one.job_id) for one in waits]
+    names = [f"job {one.job_id} ({state})" for one, state in zip(waits, states, strict=True)]
+    hows = [f"{name} to {_ENDS_AS[one.when]}" for name, one in zip(names, waits, strict=True)]
+    text = f"it waits for {_listed(hows)}"
+    paused = [one.job_id for one, state in zip(waits, states, strict=True) if state == _PAUSED]
+    remedy = f"`stado job resume {paused[0]}` lets that job go on" if paused else None
+    yield Gate(GateName.JOBS, text, replace(_WAITS_FOR_JOBS, text=text, remedy=remedy))
 
 
-def _awaited_text(repo: Repository, one: After) -> str:
-    found = find_job(repo, one.job_id)
-    state = "deleted" if found is None else found.state.value
-    how = {AfterWhen.OK: "complete", AfterWhen.ANY: "end", AfterWhen.FAIL: "fail"}[one.when]
-    return f"job {one.job_id} ({state}) to {how}"
+_PAUSED = State.PAUSED.value
+_ENDS_AS = {AfterWhen.OK: "complete", AfterWhen.ANY: "end", AfterWhen.FAIL: "fail"}
+
+
+def _state_word(repo: Repository, job_id: str) -> str:
+    found = find_job(repo, job_id)
+    return "deleted" if found is None else found.state.value
+
+
+def _wait_for_jobs(after: Sequence[After]) -> Wait:
+    if len(after) != 1:
+        return _WAITS_FOR_JOBS
+    text = f"it waits for job {after[0].job_id} to {_ENDS_AS[after[0].when]}"
+    return replace(_WAITS_FOR_JOBS, text=text)
+
+
+def _doom(end: Awaited) -> Wait:
+    why = f"job {end.job_id}, which it was to follow, ended as {end.state}"
+    return replace(_DOOMED, text=f"it will not run: {why}")
 
 
 def _time_gate(due_ms: int | None, now_ms: int) -> Iterator[Gate]:
@@ -451,6 +499,22 @@ def _ahead(page: Page, name: str) -> Ahead | None:
     if place == len(names) and page.next_after is not None:
         return Ahead(place, at_least=True)
     return None
+
+
+def _startable_ahead(page: Page, name: str, hosts: Sequence[HostView], now_ms: int) -> Ahead | None:
+    """Those of them that could be started before it: some worker that is there is for them."""
+    ahead = _ahead(page, name)
+    if ahead is None:
+        return None
+    seen = [view.sight for view in hosts]
+    able: dict[Needs, bool] = {}
+    count = 0
+    for entry in page.entries[: ahead.count]:
+        if entry.needs not in able:
+            causes = {view.cause for view in views(entry.needs, seen)}
+            able[entry.needs] = bool(causes & {Cause.FULL, Cause.NONE})
+        count += entry.is_due(now_ms) and able[entry.needs]
+    return replace(ahead, count=count)
 
 
 def _workers(count: int, is_: str, are: str) -> str:

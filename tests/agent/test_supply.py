@@ -7,7 +7,7 @@ from datetime import timedelta
 from stado.core.admission import Offer
 from stado.core.order import ReadyEntry
 from stado.core.records import Ending
-from stado.core.spec import Spec
+from stado.core.spec import After, Spec
 from stado.core.states import Verdict
 from stado.jobs.changes import pause_queue
 from stado.jobs.endings import give_verdict, settle
@@ -168,3 +168,14 @@ def test_what_is_due_is_found_behind_a_long_queue(world: World) -> None:
     assert entry is not None
     assert entry.job_id == urgent
     assert counting.snapshot().of() == 5
+
+
+def test_an_agent_does_not_look_among_those_that_nobody_can_start(world: World) -> None:
+    """A queue of thousands that wait for one job costs a poll what one of ten costs."""
+    first = world.submit()
+    world.submit(*["true"] * 2500, spec=Spec(command="", after=[After(job_id=first)]))
+    world.claimed_of(first)
+    counting = CountingStore(world.store, world.tasks)
+    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    assert supply.next_fitting(ROOM, skip=_none) is None
+    assert counting.snapshot().lists == 1

@@ -79,7 +79,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
         *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest"),
-        *("--tag", "v2", "--tag", "nightly", "--tag", "v2"),
+        *("--tag", "v2", "--tag", "nightly", "--tag", "v2", "--notify", "chat:failed"),
         *("--retries", "4", "--retry-on", "body_hung", "--retry-delay", "5m"),
         *("--after", f"{first}:any", "--then", "export=make", "--then", "eval=./judge x=y"),
         *("--then-parallel", "--then-checkpoint", "latest", "--then-cpu", "2"),
@@ -116,6 +116,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
             }
         ],
         "tags": ["nightly", "v2"],
+        "notify": ["chat:failed"],
         "type": "play",
         "require_checkpoint": True,
         "start_from": {

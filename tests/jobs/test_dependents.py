@@ -407,6 +407,15 @@ def test_words_are_pinned_to_jobs(world: World) -> None:
         pin(world.repo, request, Unpinned(after_refs=("nobody:ok",)))
 
 
+def test_two_conditions_on_one_job_are_refused(world: World) -> None:
+    """Twice the same one is one."""
+    parent, request = world.submit(), make_request(["x"], Spec(command=""), batch=False)
+    refs = (parent, f"{parent}:ok")
+    assert len(pin(world.repo, request, Unpinned(after_refs=refs)).shared.after) == 1
+    with pytest.raises(Refused, match="is to end first twice: state one condition"):
+        pin(world.repo, request, Unpinned(after_refs=(parent, f"{parent}:fail")))
+
+
 def test_a_job_can_be_named_once() -> None:
     twice = [After(job_id="a" * 16), After(job_id="a" * 16, when=FAIL)]
     with pytest.raises(Refused, match="is to end first twice"):

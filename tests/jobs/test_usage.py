@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 
 from stado.core import keys
+from stado.core.ids import milliseconds
 from stado.core.records import Ending, Phase, Ran
 from stado.core.spec import Spec, Step
 from stado.core.states import JobType, Reason, State, Verdict
-from stado.core.usage import parse_use
+from stado.core.usage import day_of, parse_use
 from stado.jobs.changes import cancel, retry
 from stado.jobs.claim import Claimed
 from stado.jobs.deletion import delete
@@ -335,3 +336,13 @@ def test_what_cannot_be_read_costs_itself_alone(world: World) -> None:
     world.store.put(keys.record(State.RUNNING, job), b"{")
     told = report(world)
     assert (told.unreadable, told.running) == ([job], [])
+
+
+def test_nothing_was_used_before_the_deployment_was_there(world: World) -> None:
+    """A name that says so is cut, and makes no day of its own."""
+    now_ms = milliseconds(world.repo.now())
+    name = f"{now_ms:013d}-zrnzgwmctjguoask.1~w{10**13 - 1}.g1.s0.e0~uada"
+    world.store.create(keys.usage(day_of(now_ms), name), b"")
+    since = world.repo.now() - timedelta(days=3660)
+    told = report_usage(world.repo, Question(since=since, by="day"))
+    assert 1 <= len(told.tally.groups) <= 3

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from stado.core import keys
+from stado.core.moves import told_of
 from stado.core.order import entry_key
-from stado.core.records import Capacity, Hindrance, JobReport
-from stado.core.spec import Spec
-from stado.core.states import State
+from stado.core.records import Awaited, Capacity, Hindrance, JobReport, Record
+from stado.core.spec import After, Spec
+from stado.core.states import State, Verdict
 from stado.jobs.capacity import write_capacity
-from stado.jobs.changes import pause_queue
+from stado.jobs.changes import pause, pause_queue
 from stado.jobs.health import AgentState, Fleet, agents
 from stado.jobs.waiting import (
     Ahead,
@@ -23,6 +24,7 @@ from stado.jobs.waiting import (
     causes_text,
     explain,
     hopeless,
+    waits_of,
     why_queued,
 )
 from stado.storage.observe import CountingStore
@@ -334,3 +336,67 @@ def test_a_job_with_an_image_is_told_when_no_worker_has_an_engine(world: World) 
     _agent(world, "large", runs_images_by="docker 28.2.2", cpu_total=32.0, cpu_free=32.0)
     assert _closed(_explained(world, spec)) == []
     assert GateName.IMAGE not in {gate.name for gate in _explained(world).gates}
+
+
+def _after(*parents: str) -> Spec:
+    return Spec(command="", after=[After(job_id=one) for one in parents])
+
+
+def test_a_job_that_can_never_run_is_told_so_wherever_it_is_looked_at(world: World) -> None:
+    """And not that its deadline has passed, as that of a job which has none."""
+    _agent(world)
+    parent = world.submit()
+    child = world.submit(spec=_after(parent))
+    doomed = told_of(
+        world.record(State.QUEUED, child),
+        Awaited(job_id=parent, epoch=1, state=State.FAILED),
+        nonce="n",
+    )
+    assert doomed is not None
+    text = f"it will not run: job {parent}, which it was to follow, ended as failed"
+    explanation = explain(world.repo, doomed)
+    assert (explanation.wait.code, explanation.wait.text) == ("upstream_failed", text)
+    assert [gate.name for gate in explanation.gates] == [GateName.JOBS]
+    assert _waits(world, doomed)[child].text == text
+
+
+def test_a_submitter_is_not_promised_a_start_of_what_is_doomed(world: World) -> None:
+    _agent(world)
+    parent = world.submit()
+    world.end(world.claimed_of(parent), Verdict.FAILED)
+    child = world.submit(spec=_after(parent))
+    assert why_queued(world.repo, _after(parent), child).code == "upstream_failed"
+
+
+def test_lists_tell_what_a_job_waits_for_as_its_own_page_does(world: World) -> None:
+    _agent(world)
+    parent = world.submit()
+    child = world.submit(spec=_after(parent))
+    for wait in (
+        _waits(world, world.record(State.QUEUED, child))[child],
+        why_queued(world.repo, _after(parent), child),
+    ):
+        assert (wait.code, wait.text) == (
+            "waiting_for_jobs",
+            f"it waits for job {parent} to complete",
+        )
+    pause(world.repo, parent, by="ada")
+    wait = explain(world.repo, world.record(State.QUEUED, child)).wait
+    assert wait.remedy == f"`stado job resume {parent}` lets that job go on"
+
+
+def test_jobs_that_no_worker_can_start_stand_before_nobody(world: World) -> None:
+    _agent(world)
+    world.submit(spec=Spec(command="", cpu=500, priority=9))
+    world.submit(spec=Spec(command="", image="lab/train", priority=9))
+    job = world.submit()
+    assert "ahead" not in why_queued(world.repo, Spec(command=""), job).text
+    explanation = explain(world.repo, world.record(State.QUEUED, job))
+    assert "ahead" not in explanation.wait.text
+    assert explanation.ahead is not None
+    assert explanation.ahead.count == 2
+
+
+def _waits(world: World, record: Record) -> dict[str, Wait]:
+    seen = agents(world.repo)
+    return waits_of([record], seen, world.repo.now_ms(), paused=False, unread=0)
