@@ -42,8 +42,8 @@ def print_explanation(record: Record, seen: Explanation | Life | None, now: date
     elif isinstance(seen, Life):
         _print_run(record, seen, now)
     elif record.ending is not None:
-        _print_line("ended", f"{ago_text(record.ending.ended_at, now)} by {record.ending.by}")
-        _print_line("next", _next(record))
+        print_field("ended", f"{ago_text(record.ending.ended_at, now)} by {record.ending.by}")
+        print_field("next", _next(record))
 
 
 def _next(record: Record) -> str:
@@ -78,23 +78,23 @@ def _print_wait(record: Record, seen: Explanation, now: datetime) -> None:
         _print_gate(gate)
     render.print_line()
     if seen.hosts:
-        _print_line("hosts", causes_text(seen.hosts))
+        print_field("hosts", causes_text(seen.hosts))
     if seen.ahead is not None:
-        _print_line("before it", _ahead_text(seen.ahead))
+        print_field("before it", _ahead_text(seen.ahead))
     since = render.duration(waiting_seconds(record, now))
-    _print_line("waiting", f"for {since}, at priority {record.priority:,}")
+    print_field("waiting", f"for {since}, at priority {record.priority:,}")
     if record.ending is not None:
-        _print_line(f"epoch {record.epoch - 1}", record.ending.told)
+        print_field(f"epoch {record.epoch - 1}", record.ending.told)
 
 
 def _print_run(record: Record, life: Life, now: datetime) -> None:
     for label, text in life_lines(record, life, now):
-        _print_line(label, text)
+        print_field(label, text)
     heartbeat, holder = life.heartbeat, record.holder
     if heartbeat is not None and heartbeat.started_at is not None:
-        _print_line("started", ago_text(heartbeat.started_at, now))
+        print_field("started", ago_text(heartbeat.started_at, now))
     if holder is not None:
-        _print_line("claimed", f"{ago_text(holder.claimed_at, now)} as epoch {record.epoch}")
+        print_field("claimed", f"{ago_text(holder.claimed_at, now)} as epoch {record.epoch}")
 
 
 def _print_gate(gate: Gate) -> None:
@@ -105,7 +105,7 @@ def _print_gate(gate: Gate) -> None:
         render.print_styled(line)
 
 
-def _print_line(label: str, text: str) -> None:
+def print_field(label: str, text: str) -> None:
     render.print_wrapped(f"{label:<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stado.cli import render
 from stado.core.states import State
 from stado.jobs import sight
+from stado.jobs.job_log import EpochBegins
 from stado.jobs.sight import WHOLE_LOOK_SECONDS, Pace, present_record
 from stado.jobs.status import pause_of, states_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _PAUSES_TOLD_MAX = 3
+_AGAIN = (State.RUNNING, State.QUEUED)
 
 
 class Patience(sight.Patience):
@@ -63,12 +65,24 @@ def wait_all_ended(
             seen_at[job] = now
         if known | seen != known:
             pace.quicken()
+            _tell_again(repo, known, seen, patience)
         known |= seen
         _tell_paused(repo, known, told, patience)
         show(known)
         if len(known) == len(wanted) and all(state.terminal for state in known.values()):
             return known
         pace.pause()
+
+
+def _tell_again(
+    repo: Repository, known: dict[str, State], seen: dict[str, State], patience: Patience
+) -> None:
+    """Those that ran and are queued, of many the first few only: how that epoch ended."""
+    again = [job for job, state in seen.items() if (known.get(job), state) == _AGAIN]
+    for job in again[:_PAUSES_TOLD_MAX]:
+        record = patience.call(partial(present_record, repo, job))
+        if record.epoch > 1 and not record.state.terminal:
+            render.tell(EpochBegins(job, record.epoch, record.ending).text)
 
 
 def _tell_paused(

@@ -38,6 +38,7 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
         _show_sections(target, job or "last", sections, as_json=as_json)
         return
     from stado.cli import render
+    from stado.cli.pipeline import steps_hints
     from stado.cli.selectors import named_or_newest
     from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
@@ -55,6 +56,8 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
             return
         for line in story_lines(told, wait, again, repo.now()):
             render.print_wrapped(line, indent=LABEL_WIDTH)
+        for hint in steps_hints(repo, told.record):
+            render.print_wrapped(f"{'steps':<{LABEL_WIDTH}}{hint}", indent=LABEL_WIDTH)
 
 
 def _show_sections(target: Target, job: str, sections: tuple[str, ...], *, as_json: bool) -> None:

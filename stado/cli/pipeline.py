@@ -10,6 +10,7 @@ from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from stado.core.records import Record
     from stado.jobs.pipeline_sight import PipelineSight, StepSight
     from stado.jobs.repository import Repository
 
@@ -88,6 +89,26 @@ def summary(seen: PipelineSight) -> str:
     steps = f"{seen.done} of {plural(len(seen.steps), 'step')} completed"
     skipped = f", {len(seen.skipped)} skipped" if seen.skipped else ""
     return f"{PIPELINE_PREFIX}{seen.root.id} is {seen.state.value}: {steps}{skipped}"
+
+
+def steps_hints(repo: Repository, record: Record) -> list[str]:
+    """What helps who names a root that has completed, and means the rest of its pipeline."""
+    from stado.core.pipelines import PIPELINE_PREFIX
+    from stado.core.states import State
+    from stado.jobs.pipeline_sight import live_jobs, look
+
+    if record.state is not State.COMPLETED or not record.spec.then or record.spec.step_of:
+        return []
+    seen = look(repo, record.id)
+    hints = [
+        f"its step {one.step.name} {one.state.value}: `stado job retry {one.job_id}`"
+        for one in seen.steps
+        if one.job_id and one.state in (State.FAILED, State.TIMED_OUT)
+    ]
+    if live_jobs(seen):
+        pipeline = f"{PIPELINE_PREFIX}{record.id}"
+        hints.append(f"`stado cancel {pipeline}` cancels those of its steps that have not ended")
+    return hints
 
 
 def pipeline_fields(seen: PipelineSight) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def pause(*, job: str, note: str | None, no_wait: bool, as_json: bool, target: T
     """
     from stado.cli import exits, render
     from stado.cli.selectors import select
-    from stado.cli.stopping import Manner, Wish, stop, tell_stopped
+    from stado.cli.stopping import Manner, Wish, stop, tell_steps, tell_stopped
     from stado.core.states import State
     from stado.jobs import changes
 
@@ -43,7 +43,8 @@ def pause(*, job: str, note: str | None, no_wait: bool, as_json: bool, target: T
     with opened_repository(target) as repo:
         selection = select(repo, job, user=wish.by)
         stopped = stop(repo, selection, manner, wish)
-    code = tell_stopped(stopped, manner, wish)
+        code = tell_stopped(stopped, manner, wish)
+        tell_steps(repo, stopped)
     if code == exits.OK:
         held = all(record.state is State.PAUSED for record in stopped.records.values())
         when = "" if held else ", once it is paused"
@@ -102,14 +103,24 @@ class Way:
 
 def _reopen(target: Target, text: str, way: Way, *, note: str | None, as_json: bool) -> int:
     from stado.cli.answers import each_of
+    from stado.cli.pipeline import steps_hints
     from stado.cli.selectors import select
+    from stado.errors import Refused
+    from stado.jobs.sight import present_record
 
     user = user_name()
     with opened_repository(target) as repo:
         selection = select(repo, text, user=user)
-        answers = each_of(
-            repo, selection, lambda job_id: way.reopen(repo, job_id, by=user, note=note)
-        )
+        try:
+            answers = each_of(
+                repo, selection, lambda job_id: way.reopen(repo, job_id, by=user, note=note)
+            )
+        except Refused as error:  # of a job that was named alone
+            if error.code == "completed_is_final":
+                record = present_record(repo, selection.job_ids[0])
+                for hint in steps_hints(repo, record):
+                    error.add_note(f"- {hint}")
+            raise
     return _tell_reopened(selection, answers, way, as_json=as_json)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from stado.cli.views import count_text
 from stado.core import ids
+from stado.core.pipelines import PIPELINE_PREFIX
 from stado.core.records import RunRecord
 from stado.core.states import State
 from stado.errors import Refused, Unreadable
@@ -65,6 +66,8 @@ def select(repo: Repository, text: str, *, user: str) -> Selection:
         return found
     if means_all(text):
         raise Refused("job_not_single", f"{text!r} cannot be said here: name the jobs")
+    if text.strip().startswith(PIPELINE_PREFIX):
+        raise _is_pipeline(text.strip())
     return _select_by_part(repo, text.strip())
 
 
@@ -198,6 +201,15 @@ def _select_by_run(repo: Repository, text: str) -> Selection | None:
     if run is None:
         return None
     return Selection(text, _not_deleted(run.value), batch=run.value.request.batch, run=run)
+
+
+def _is_pipeline(text: str) -> Refused:
+    root = text.removeprefix(PIPELINE_PREFIX)
+    return Refused(
+        "job_not_single",
+        f"{text!r} is a pipeline, and here a job is meant: its root {root}, or a step of it "
+        f"(`stado pipeline show {text}`)",
+    )
 
 
 def _select_by_part(repo: Repository, text: str) -> Selection:

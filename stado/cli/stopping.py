@@ -136,7 +136,20 @@ class Stopped:
 
 def stop_jobs(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> int:
     """Asks, waits where that is wished, tells; the exit code: 0 when all are as was asked."""
-    return tell_stopped(stop(repo, selection, manner, wish), manner, wish)
+    stopped = stop(repo, selection, manner, wish)
+    code = tell_stopped(stopped, manner, wish)
+    tell_steps(repo, stopped)
+    return code
+
+
+def tell_steps(repo: Repository, stopped: Stopped) -> None:
+    """Of a root that was named alone and had completed: what helps with the rest of it."""
+    from stado.cli import render
+    from stado.cli.pipeline import steps_hints
+
+    if len(stopped.answers) == 1 and not _was_open(stopped.answers[0]):
+        for hint in steps_hints(repo, stopped.answers[0].record):
+            render.tell(hint)
 
 
 def stop(repo: Repository, selection: Selection, manner: Manner, wish: Wish) -> Stopped:

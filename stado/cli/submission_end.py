@@ -15,6 +15,7 @@ from stado.cli.pipeline import summary
 from stado.cli.progress import shown_progress
 from stado.core.pipelines import PipelineState
 from stado.core.states import State
+from stado.jobs.job_log import EpochBegins
 from stado.jobs.pipeline_sight import look
 from stado.jobs.sight import JobSight, Pace, present_record
 
@@ -133,5 +134,7 @@ def _tell_step(repo: Repository, one: StepSight) -> None:
         tell_outcome(repo, record, name=name)
     elif record.state is State.PAUSED:
         render.tell(f"{name}{pause_text(repo, record)}")
+    elif record.state is State.QUEUED and record.epoch > 1:
+        render.tell(f"{name}{EpochBegins(record.id, record.epoch, record.ending).text}")
     else:
         render.tell(f"{name}job {record.id} is {record.state.value}")

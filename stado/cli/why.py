@@ -27,7 +27,8 @@ def why(*, job: str | None, as_json: bool, target: Target) -> None:
     named first. What a queued job has to pass is shown in order; the first closed gate is the
     answer.
     """
-    from stado.cli.explanations import explanation_fields, print_explanation
+    from stado.cli.explanations import explanation_fields, print_explanation, print_field
+    from stado.cli.pipeline import steps_hints
     from stado.cli.render import print_json
     from stado.cli.selectors import named_or_newest
 
@@ -38,6 +39,8 @@ def why(*, job: str | None, as_json: bool, target: Target) -> None:
             print_json(explanation_fields(record, seen, repo.now()))
         else:
             print_explanation(record, seen, repo.now())
+            for hint in steps_hints(repo, record):
+                print_field("steps", hint)
 
 
 def explained(repo: Repository, job_id: str) -> tuple[Record, Explanation | Life | None]:

@@ -14,6 +14,7 @@ from stado.core import keys
 from stado.core.records import Phase
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.life import LifeSigns
+from stado.jobs.queue_index import read_page
 from tests.cli.conftest import Program, World, run_each
 
 
@@ -355,3 +356,46 @@ def test_on_a_terminal_the_newest_is_asked_about_and_no_is_the_default(
     assert found == code, shown
     assert f"Cancel your newest, batch {lines[0][:16]} (run b: 2 queued)? [y/N]" in shown
     assert all(world.repo.find_record(state, job_id) is not None for job_id in lines)
+
+
+@pytest.mark.parametrize(
+    "command", [("cancel",), ("job", "pause"), ("job", "why"), ("job", "show")]
+)
+def test_of_a_root_that_has_completed_its_steps_are_told(
+    stado: Program, world: World, command: tuple[str, ...]
+) -> None:
+    root = stado.ok("submit", "--run-id", "x", "--then", "a=true", "true")
+    world.complete(root)
+    (step,) = [entry.job_id for entry in read_page(world.repo).entries]
+    live = f"`stado cancel pipeline_{root}` cancels those of its steps that have not ended"
+    assert live in " ".join(stado(*command, root).output.split())
+    world.fail(step, 1)
+    result = " ".join(stado(*command, root).output.split())
+    assert f"its step a failed: `stado job retry {step}`" in result
+    assert live not in result
+
+
+def test_the_retry_of_a_partial_pipelines_root_names_the_step(stado: Program, world: World) -> None:
+    root = stado.ok("submit", "--run-id", "x", "--then", "a=true", "true")
+    world.complete(root)
+    (step,) = [entry.job_id for entry in read_page(world.repo).entries]
+    world.fail(step, 1)
+    said = stado.refused("job", "retry", root)
+    assert said.endswith(f"its step a failed: `stado job retry {step}`")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("job", "show"),
+        ("job", "retry"),
+        ("job", "delete"),
+        ("submit", "true", "--run-id=y", "--after"),
+    ],
+)
+def test_a_pipeline_is_no_job(stado: Program, world: World, command: tuple[str, ...]) -> None:
+    root = stado.ok("submit", "--run-id", "x", "--then", "a=true", "true")
+    assert stado.refused(*command, f"pipeline_{root}") == (
+        f"'pipeline_{root}' is a pipeline, and here a job is meant: its root {root}, or a step of "
+        f"it (`stado pipeline show pipeline_{root}`)"
+    )

@@ -345,3 +345,16 @@ def test_waiting_for_a_job_that_somebody_has_removed_ends(stage: Stage) -> None:
     stage.clock.at(300, still_waiting)
     with pytest.raises(Refused, match="any more"):
         wait_all_ended(stage.world.repo, [stage.job], stage.job, lambda _: None)
+
+
+def test_who_waits_is_told_that_a_job_is_tried_again(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the words in which its log tells it, once."""
+    first = stage.claim()
+    stage.clock.at(5, lambda: stage.lose(first))
+    stage.clock.at(30, lambda: stage.end(stage.claim()))
+    wait_all_ended(stage.world.repo, [stage.job], stage.job, lambda _: None)
+    assert capsys.readouterr().err == (
+        f"epoch 2 of job {stage.job} begins: epoch 1 lost (lease_expired): not heard\n"
+    )
