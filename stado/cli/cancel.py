@@ -73,16 +73,16 @@ def _cancel_pipeline(repo: Repository, text: str, wish: Wish, manner: Manner) ->
     from stado.cli.pipeline import root_named, summary
     from stado.cli.selectors import Selection
     from stado.cli.stopping import Stopped, stop, tell_stopped
-    from stado.jobs.pipeline_sight import live_jobs, look
+    from stado.jobs.pipeline_sight import stop_pipeline
 
-    seen, stopped = look(repo, root_named(repo, text)), Stopped([], {}, 0.0)
-    for _ in range(len(seen.root.spec.then) + 1):
-        job_ids = [job_id for job_id in live_jobs(seen) if job_id not in stopped.records]
-        if not job_ids:
-            break
+    stopped = Stopped([], {}, 0.0)
+
+    def stop_some(job_ids: list[str]) -> None:
+        nonlocal stopped
         selection = Selection(text, job_ids, batch=len(job_ids) > 1)
         stopped += stop(repo, selection, manner, wish)
-        seen = look(repo, seen.root.id)
+
+    seen = stop_pipeline(repo, root_named(repo, text), stop_some)
     if not stopped.answers:
         render.tell(f"stado: nothing of {text.strip()} is queued, runs or is paused")
     code = tell_stopped(stopped, manner, wish)

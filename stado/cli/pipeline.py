@@ -10,6 +10,8 @@ from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stado.core.records import Record
     from stado.jobs.pipeline_sight import PipelineSight, StepSight
     from stado.jobs.repository import Repository
@@ -62,7 +64,23 @@ def show(*, job: str | None, as_json: bool, target: Target) -> None:
         for one in seen.steps
     ]
     render.print_table(columns, rows)
+    for note in held_notes(seen):
+        render.tell(note)
     render.tell(summary(seen))
+
+
+def held_notes(seen: PipelineSight) -> Iterator[str]:
+    """Why steps are not launched, though their turn has come."""
+    from stado.core.pipelines import Held, step_run_id
+
+    for number, why in sorted(seen.held.items()):
+        texts = {
+            Held.RUN_ID_TAKEN: "another submission has its run id, "
+            f"{step_run_id(seen.root.id, number)}",
+            Held.CANCELLED: "a cancel was asked of the job before, which completed all the same",
+            Held.DELETED: "the job before was deleted",
+        }
+        yield f"step {number} ({seen.steps[number - 1].step.name}) is not launched: {texts[why]}"
 
 
 def root_named(repo: Repository, text: str | None) -> str:
@@ -126,6 +144,7 @@ def pipeline_fields(seen: PipelineSight) -> dict[str, Any]:
                 "job_id": one.job_id,
                 "status": one.state.value if one.state is not None else None,
                 "skipped": one.number in seen.skipped,
+                "held": one.held.value if one.held is not None else None,
                 "command": one.step.command,
                 "type": one.step.type.value,
             }

@@ -6,12 +6,14 @@ what is still to come after it stands in its spec.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from stado.core import ids
 from stado.core.inputs import NAME_PATTERN
-from stado.core.records import Record
+from stado.core.records import Record, RunRecord
 from stado.core.spec import Input, Spec, StartFrom, Step, StepOf
 from stado.core.states import JobType, Kind, State
 from stado.errors import Refused
@@ -38,6 +40,17 @@ class PipelineState(StrEnum):
     def is_over(self) -> bool:
         """Whether nothing of it happens until somebody asks for it."""
         return self not in (PipelineState.QUEUED, PipelineState.RUNNING, PipelineState.PAUSED)
+
+
+class Held(StrEnum):
+    """Why a step is not launched, though what it follows has completed."""
+
+    RUN_ID_TAKEN = "run_id_taken"
+    """Another run has the id under which it would be."""
+    CANCELLED = "cancelled"
+    """A cancel was asked of the job before, which completed all the same."""
+    DELETED = "deleted"
+    """The job before is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +96,23 @@ def pipeline_id(record: Record) -> str | None:
 def step_run_id(root: str, number: int) -> str:
     """Whoever launches a step does so under this run id, which makes it happen once."""
     return f"{root}.{number}"
+
+
+def is_of_step(run: RunRecord, root: str, number: int) -> bool:
+    """Whether a run is that of a step, and not another's that was submitted under its id."""
+    step_of = run.request.shared.step_of
+    is_named = step_of is not None and (step_of.root, step_of.number) == (root, number)
+    return is_named and not run.request.batch
+
+
+def check_not_of_step(run_id: str) -> None:
+    """Raises `Refused` for a run id under which the step of some pipeline may be launched."""
+    if _STEP_RUN_PATTERN.fullmatch(run_id):
+        raise Refused(
+            "run_id_reserved",
+            f"run id {run_id!r} cannot be used: steps of pipelines have run ids of this form, the "
+            "id of a job and a number. Use another run id.",
+        )
 
 
 def launches(record: Record) -> list[Launch]:
@@ -140,32 +170,46 @@ def wanted_save(spec: Spec) -> tuple[Kind, ...]:
     return (Kind.LATEST,) if spec.then_from is Kind.LATEST else (Kind.BEST, Kind.LATEST)
 
 
-def roll_up(root: State, steps: Sequence[State | None]) -> PipelineState:
-    """One word for all of it. `steps`: None for one that was not launched. While the root has not
-    completed it is the root's word: nothing else can have happened."""
+def roll_up(
+    root: State, steps: Sequence[State | None], *, parallel: bool, held: Collection[int] = ()
+) -> PipelineState:
+    """One word for all of it. `steps`: None for one that was not launched. `held`: numbers of those
+    that will not be. While the root has not completed it is the root's word: nothing else can have
+    happened."""
     if root is not State.COMPLETED:
         return _OF_ROOT[root]
     if State.RUNNING in steps:
         return PipelineState.RUNNING
-    if State.QUEUED in steps or State.PAUSED in steps or is_to_come(steps):
+    waits = State.QUEUED in steps or State.PAUSED in steps
+    if waits or is_to_come(steps, parallel=parallel, held=held):
         return PipelineState.QUEUED
     if all(state is State.COMPLETED for state in steps):
         return PipelineState.SUCCEEDED
     return PipelineState.PARTIAL
 
 
-def skipped(steps: Sequence[State | None], root: State) -> Iterator[int]:
+def skipped(steps: Sequence[State | None], state: PipelineState) -> Iterator[int]:
     """The numbers of the steps that will not be started as things are."""
-    if not roll_up(root, steps).is_over:
+    if not state.is_over:
         return
-    yield from (number for number, state in enumerate(steps, 1) if state is None)
+    yield from (number for number, one in enumerate(steps, 1) if one is None)
 
 
-def is_to_come(steps: Sequence[State | None]) -> bool:
-    """Whether a step that was not seen is about to be launched: all before it have completed."""
-    unseen = next((n for n, state in enumerate(steps) if state is None), None)
-    return unseen is not None and all(s is State.COMPLETED for s in steps[:unseen])
+def is_to_come(
+    steps: Sequence[State | None], *, parallel: bool, held: Collection[int] = ()
+) -> bool:
+    """Whether a step that was not seen is about to be launched, the root having completed: all that
+    it follows has completed."""
+    unseen = (number for number, state in enumerate(steps, 1) if state is None)
+    if parallel:
+        return any(number not in held for number in unseen)
+    first = next(unseen, None)
+    if first is None or first in held:
+        return False
+    return all(state is State.COMPLETED for state in steps[: first - 1])
 
+
+_STEP_RUN_PATTERN = re.compile(rf"{ids.JOB_PATTERN.pattern}\.[0-9]+")
 
 _OF_ROOT = {
     State.QUEUED: PipelineState.QUEUED,

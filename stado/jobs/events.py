@@ -117,7 +117,7 @@ class _Reading:
     def _launch(self, final: Record, launch: pipelines.Launch) -> list[Launched]:
         run_id = pipelines.step_run_id(pipelines.root_of(final), launch.number)
         run = self._find(RunRecord, keys.run(run_id))
-        if run is None:
+        if run is None or not pipelines.is_of_step(run, pipelines.root_of(final), launch.number):
             return []
         return [Launched(launch.number, launch.step.name, run.base_id, run.submitted_at)]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from stado.core import ids
 from stado.core.phases import JobPhase, phase_of
-from stado.core.pipelines import is_to_come
+from stado.core.pipelines import step_run_id
 from stado.core.records import Record
 from stado.core.states import JobType, State
-from stado.jobs.pipeline_sight import steps_of
+from stado.jobs.pipeline_sight import PipelineSight, steps_of
 from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.jobs.status import (
@@ -295,9 +295,13 @@ def _place(job_id: str, states: list[State]) -> tuple[str, int, str]:
 
 
 def _root_of(row: Row) -> str | None:
-    """Of a step: the job that its pipeline began with."""
+    """Of a step: the job that its pipeline began with. One that says so, and was not launched as
+    that, is a job by itself."""
     step_of = row.record.spec.step_of if row.record is not None else None
-    return step_of.root if step_of is not None else None
+    if row.record is None or step_of is None:
+        return None
+    launched = row.record.run_id == step_run_id(step_of.root, step_of.number)
+    return step_of.root if launched else None
 
 
 def _with_steps(
@@ -329,23 +333,26 @@ def _rolled_up(row: Row, found: list[Row]) -> Row:
         for number in range(1, len(record.spec.then) + 1)
     ]
     ordered = [rows[number] for number in sorted(rows)]
-    return replace(row, steps=Steps(record.state, states, ordered))
+    return replace(row, steps=Steps(record.state, states, ordered, record.spec.then_parallel))
 
 
 def _misses_a_step(row: Row) -> bool:
     """Whether one should be there and was not met: it was submitted by a clock that is behind, has
     been deleted, or is not among what is listed."""
-    steps = row.steps
-    return steps is not None and steps.root is State.COMPLETED and is_to_come(steps.states)
+    return row.steps is not None and row.steps.is_to_come
 
 
 def _looked_up(repo: Repository, row: Row) -> Row:
     """The steps by their runs: some five requests each."""
     assert row.record is not None  # it told of steps
-    seen = list(steps_of(repo, row.record))
-    rows = [row_of(repo, one.job_id, []) for one in seen if one.job_id is not None]
+    seen = PipelineSight(row.record, list(steps_of(repo, row.record)))
+    rows = [row_of(repo, one.job_id, []) for one in seen.steps if one.job_id is not None]
     found = [step for step in rows if step is not None]
-    return replace(row, steps=Steps(row.record.state, [one.state for one in seen], found))
+    states = [one.state for one in seen.steps]
+    steps = Steps(
+        row.record.state, states, found, row.record.spec.then_parallel, frozenset(seen.held)
+    )
+    return replace(row, steps=steps)
 
 
 def _number_of(row: Row) -> int:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from stado.core import keys, pipelines
 from stado.core.notices import channels_for
-from stado.core.pipelines import PipelineState
+from stado.core.pipelines import Held, PipelineState
 from stado.core.records import Awaited, Record, Undelivered
 from stado.core.states import NotifyOn, State
 from stado.errors import Exists, Unreadable
 from stado.jobs.dependents import find_ended
+from stado.jobs.pipelines import find_step, held_after
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.storage.port import LIST_LIMIT_MAX
 
@@ -55,31 +56,43 @@ class PipelineEnd:
 
 def find_pipeline_end(repo: Repository, root_id: str) -> PipelineEnd | None:
     """None while something of it is under way, and for what is no pipeline. By cells alone: up to
-    two reads and a listing for the root, and one read more for each step."""
+    two reads and a listing for the root, and one read more for each step; two for one that is not
+    launched, though its turn has come."""
     end = find_ended(repo, root_id)
     cell = repo.find_end(root_id, end.epoch) if end is not None else None
     if end is None or cell is None or not cell.record.spec.then:
         return None
-    steps = _steps(repo, cell.record) if end.state is State.COMPLETED else []
+    steps = _steps(repo, cell.record, end) if end.state is State.COMPLETED else []
     if steps is None:
         return None
-    states = [step.state if step is not None else None for step in steps]
-    state = pipelines.roll_up(end.state, states)
+    ends = [step for step in steps if isinstance(step, Awaited)]
+    state = pipelines.roll_up(
+        end.state,
+        [step.state if isinstance(step, Awaited) else None for step in steps],
+        parallel=cell.record.spec.then_parallel,
+        held=[number for number, step in enumerate(steps, 1) if isinstance(step, Held)],
+    )
     if not state.is_over:
         return None
-    number = end.epoch + sum(step.epoch for step in steps if step is not None)
+    number = end.epoch + sum(step.epoch for step in ends)
     return PipelineEnd(cell.record, state, number)
 
 
-def _steps(repo: Repository, root: Record) -> list[Awaited | None] | None:
-    """How each ended, None for one that was not launched; or None: one goes on."""
-    steps: list[Awaited | None] = []
+def _steps(repo: Repository, root: Record, end: Awaited) -> list[Awaited | Held | None] | None:
+    """How each ended, why it is not launched though its turn has come, None for one whose turn has
+    not; or None: one goes on."""
+    steps: list[Awaited | Held | None] = []
+    before: Awaited | None = end
     for number in range(1, len(root.spec.then) + 1):
-        run = repo.find_run(pipelines.step_run_id(root.id, number))
-        ended = find_ended(repo, run.value.base_id) if run is not None else None
+        run, held = find_step(repo, root.id, number)
+        ended = find_ended(repo, run.base_id) if run is not None else None
         if run is not None and ended is None:
             return None
-        steps.append(ended)
+        if run is None and held is None and before is not None:
+            held = held_after(repo, before.job_id, before.epoch)
+        steps.append(ended or held)
+        if not root.spec.then_parallel:
+            before = ended if ended is not None and ended.state is State.COMPLETED else None
     return steps
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from stado.core import pipelines
-from stado.core.pipelines import PipelineState
+from stado.core.pipelines import Held, PipelineState
 from stado.core.records import Record, RunRecord
 from stado.core.spec import Step
 from stado.core.states import State
 from stado.errors import Refused
-from stado.jobs.changes import Stopping, cancel
+from stado.jobs.dependents import find_ended
 from stado.jobs.finding import find_job
+from stado.jobs.pipelines import find_step, held_after, launch_following
 from stado.jobs.repository import Repository
 from stado.jobs.sight import present_record
-from stado.jobs.submission import job_ids_of
+from stado.jobs.submit import finish_submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class StepSight:
     job_id: str | None
     """None as long as it was not launched, and where the job is deleted."""
     state: State | None
+    held: Held | None = None
+    """Why it is not launched, though its turn has come."""
+    epoch: int = 0
+    """That its state is of; 0 as long as there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,22 @@ class PipelineSight:
 
     @property
     def state(self) -> PipelineState:
-        return pipelines.roll_up(self.root.state, [step.state for step in self.steps])
+        return pipelines.roll_up(
+            self.root.state,
+            [step.state for step in self.steps],
+            parallel=self.root.spec.then_parallel,
+            held=self.held,
+        )
+
+    @property
+    def held(self) -> dict[int, Held]:
+        """The numbers of the steps that are not launched, though their turn has come."""
+        return {step.number: step.held for step in self.steps if step.held is not None}
 
     @property
     def skipped(self) -> set[int]:
         """The numbers of the steps that will not be started as things are."""
-        return set(pipelines.skipped([step.state for step in self.steps], self.root.state))
+        return set(pipelines.skipped([step.state for step in self.steps], self.state))
 
     @property
     def done(self) -> int:
@@ -72,20 +87,50 @@ def _root_of(repo: Repository, step: Record, root: str) -> Record:
     return found.record
 
 
-def cancel_pipeline(
-    repo: Repository, job_id: str, *, by: str, note: str | None = None
-) -> list[Stopping]:
-    """Cancels whatever of it is live, or is launched meanwhile; what was not launched by then will
-    not be. Each answer is one of `cancel`."""
-    root = look(repo, job_id).root
-    answers = [] if root.state.terminal else [cancel(repo, root.id, by=by, note=note)]
-    for _ in range(len(root.spec.then) + 1):
-        asked = {answer.record.id for answer in answers}
-        new = [one for one in live_jobs(look(repo, root.id)) if one not in asked]
+def stop_pipeline(
+    repo: Repository, job_id: str, stop: Callable[[list[str]], None]
+) -> PipelineSight:
+    """Has whatever of it is live stopped, by `stop`, which is given the ids of jobs once each; and
+    what it is. What was about to be queued is queued for that, so that nobody does it later."""
+    asked: set[str] = set()
+    seen = look(repo, job_id)
+    for _ in range(len(seen.steps) + 2):
+        if not seen.state.is_over and _bring_about(repo, seen):
+            seen = look(repo, seen.root.id)
+        new = [one for one in live_jobs(seen) if one not in asked]
         if not new:
             break
-        answers += [cancel(repo, one, by=by, note=note) for one in new]
-    return answers
+        stop(new)
+        asked.update(new)
+        seen = look(repo, seen.root.id)
+    return seen
+
+
+def _bring_about(repo: Repository, seen: PipelineSight) -> bool:
+    """Queues what is about to be, whoever is at it; whether there was such a thing."""
+    begun = [one for one in seen.steps if one.state is State.QUEUED and one.job_id is None]
+    for one in begun:
+        stored = repo.find_run(pipelines.step_run_id(seen.root.id, one.number))
+        if stored is not None:
+            finish_submission(repo, stored)
+    before = _last_completed(seen)
+    if before is None:
+        return bool(begun)
+    launch_following(repo, present_record(repo, before), though_cancelled=True)
+    return True
+
+
+def _last_completed(seen: PipelineSight) -> str | None:
+    """The job that the next step follows, which was not launched yet; None: there is none."""
+    if seen.root.state is not State.COMPLETED:
+        return None
+    first = next((one.number for one in seen.steps if one.state is None), None)
+    if first is None or first in seen.held:
+        return None
+    if first == 1 or seen.root.spec.then_parallel:
+        return seen.root.id
+    before = seen.steps[first - 2]
+    return before.job_id if before.state is State.COMPLETED else None
 
 
 def live_jobs(seen: PipelineSight) -> list[str]:
@@ -96,19 +141,32 @@ def live_jobs(seen: PipelineSight) -> list[str]:
 
 
 def steps_of(repo: Repository, root: Record) -> Iterator[StepSight]:
+    """A read for each that is not launched, four requests for each other, and two more for one
+    whose turn has come."""
+    before: tuple[str, int] | None = None
+    if root.state is State.COMPLETED:
+        before = root.id, root.epoch
     for number, step in enumerate(root.spec.then, 1):
-        run = repo.find_run(pipelines.step_run_id(root.id, number))
-        if run is None:
-            yield StepSight(number, step, None, None)
-        else:
-            yield _launched(repo, number, step, run.value)
+        run, held = find_step(repo, root.id, number)
+        seen = StepSight(number, step, None, None, held)
+        if run is not None:
+            seen = _launched(repo, seen, run)
+        elif held is None and before is not None:
+            seen = replace(seen, held=held_after(repo, *before))
+        yield seen
+        if not root.spec.then_parallel:
+            completed = run is not None and seen.state is State.COMPLETED
+            before = (run.base_id, seen.epoch) if run is not None and completed else None
 
 
-def _launched(repo: Repository, number: int, step: Step, run: RunRecord) -> StepSight:
+def _launched(repo: Repository, seen: StepSight, run: RunRecord) -> StepSight:
     """One whose job is not there yet is about to be: the sweep finishes what its launcher began.
-    What was deleted had ended, and nobody knows how any more."""
-    (job_id,) = job_ids_of(run)
-    found = find_job(repo, job_id)
+    How one that was deleted had ended its cells say."""
+    found = find_job(repo, run.base_id)
     if found is not None:
-        return StepSight(number, step, job_id, found.state)
-    return StepSight(number, step, None, State.CANCELLED if run.deleted else State.QUEUED)
+        record = found.record
+        return replace(seen, job_id=record.id, state=record.state, epoch=record.epoch)
+    ended = find_ended(repo, run.base_id)
+    if ended is not None:
+        return replace(seen, state=ended.state, epoch=ended.epoch)
+    return replace(seen, state=State.CANCELLED if run.deleted else State.QUEUED)

@@ -11,8 +11,8 @@ import logging
 
 from stado.core import keys, pipelines
 from stado.core.documents import decode
-from stado.core.pipelines import Launch
-from stado.core.records import Manifest, Record, SaveRef
+from stado.core.pipelines import Held, Launch
+from stado.core.records import Manifest, Record, RunRecord, SaveRef
 from stado.core.spec import Input, StartFrom, make_request
 from stado.core.states import Kind, State
 from stado.errors import NotFound, Refused
@@ -23,17 +23,51 @@ from stado.jobs.repository import Repository
 log = logging.getLogger(__name__)
 
 
-def launch_following(repo: Repository, final: Record) -> None:
-    """Queues what is to follow a job, if it has completed and that is not done yet.
+def launch_following(repo: Repository, final: Record, *, though_cancelled: bool = False) -> None:
+    """Queues what is to follow a job, if it has completed and that is not done yet; nothing where a
+    cancel was asked of it before it had, but for who is about to cancel what this queues.
 
-    A read for each step, where there is one; else none. A crash on the way leaves a run that is
-    not complete, which the submission sweep finishes, or none, which the next settler makes."""
-    if final.state is not State.COMPLETED:
+    Two reads, and one more for each further step, where there is one; else none. A crash on the way
+    leaves a run that is not complete, which the submission sweep finishes, or none, which the next
+    settler makes."""
+    launches = pipelines.launches(final) if final.state is State.COMPLETED else []
+    if not launches or (not though_cancelled and _is_cancelled(repo, final.id, final.epoch)):
         return
-    for launch in pipelines.launches(final):
-        run_id = pipelines.step_run_id(pipelines.root_of(final), launch.number)
-        if repo.find_run(run_id) is None:
+    root = pipelines.root_of(final)
+    for launch in launches:
+        run_id = pipelines.step_run_id(root, launch.number)
+        run, held = find_step(repo, root, launch.number)
+        if held is not None:
+            _tell_not_launched(final, launch, f"run id {run_id} is another run's")
+        elif run is None:
             _launch(repo, final, launch, run_id)
+
+
+def find_step(repo: Repository, root: str, number: int) -> tuple[RunRecord | None, Held | None]:
+    """The run of a step; or why there will be none. One read."""
+    stored = repo.find_run(pipelines.step_run_id(root, number))
+    if stored is None:
+        return None, None
+    if not pipelines.is_of_step(stored.value, root, number):
+        return None, Held.RUN_ID_TAKEN
+    return stored.value, None
+
+
+def held_after(repo: Repository, job_id: str, epoch: int) -> Held | None:
+    """Why nothing follows a job that has completed in this epoch; None: what is to follow it is
+    about to be launched. Two reads."""
+    if _is_cancelled(repo, job_id, epoch):
+        return Held.CANCELLED
+    return Held.DELETED if repo.find_open(job_id, epoch + 1) is not None else None
+
+
+def _is_cancelled(repo: Repository, job_id: str, epoch: int) -> bool:
+    asked = repo.find_asks(job_id, epoch)
+    return asked is not None and asked.value.cancel
+
+
+def _tell_not_launched(final: Record, launch: Launch, why: object) -> None:
+    log.error("event=step_not_launched job=%s step=%d why=%r", final.id, launch.number, why)
 
 
 def _launch(repo: Repository, final: Record, launch: Launch, run_id: str) -> None:
@@ -45,7 +79,7 @@ def _launch(repo: Repository, final: Record, launch: Launch, run_id: str) -> Non
         if spec.snapshot is not None:
             snapshots.refer(repo, spec.snapshot.digest, run_id)
     except Refused as error:
-        log.error("event=step_not_launched job=%s step=%d why=%r", final.id, launch.number, error)
+        _tell_not_launched(final, launch, error)
         return
     stored, created = submission.run_record_of(repo, run_id, request, final.submitter, None)
     if created:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stado.core import keys
-from stado.core.pipelines import PipelineState, roll_up
+from stado.core.pipelines import PipelineState, is_to_come, roll_up
 from stado.core.records import (
     Checkpoint,
     ClaimCell,
@@ -108,10 +108,20 @@ class Steps:
     """In the order in which they were declared; None: not launched."""
     rows: list[Row]
     """Of those whose jobs are there, in the same order."""
+    parallel: bool
+    held: frozenset[int] = frozenset()
+    """The numbers of those that are not launched, though their turn has come."""
 
     @property
     def state(self) -> PipelineState:
-        return roll_up(self.root, self.states)
+        return roll_up(self.root, self.states, parallel=self.parallel, held=self.held)
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether one should be there and is not."""
+        return self.root is State.COMPLETED and is_to_come(
+            self.states, parallel=self.parallel, held=self.held
+        )
 
     @property
     def done(self) -> int:

@@ -126,7 +126,41 @@ def test_a_step_finds_what_all_before_it_left_and_starts_from_the_root() -> None
 )
 def test_a_pipeline_has_one_word(before: State, steps: tuple[State | None, ...], word: str) -> None:
     """R59, R60, R61, R62: the root's own outcome beats its steps."""
-    assert roll_up(before, steps) is PipelineState(word)
+    assert roll_up(before, steps, parallel=False) is PipelineState(word)
+
+
+@pytest.mark.parametrize(
+    ("steps", "word"),
+    [
+        ((FAILED, None), "queued"),
+        ((None, DONE), "queued"),
+        ((RUNS, None), "running"),
+        ((FAILED, DONE), "partial"),
+        ((DONE, DONE), "succeeded"),
+    ],
+)
+def test_a_parallel_step_that_was_not_seen_is_to_come(
+    steps: tuple[State | None, ...], word: str
+) -> None:
+    """Whatever became of the others: whoever settles the root launches them one after another."""
+    assert roll_up(DONE, steps, parallel=True) is PipelineState(word)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "steps", "held", "word"),
+    [
+        (False, (None, None), [1], "partial"),
+        (False, (DONE, None), [2], "partial"),
+        (False, (None, None), [2], "queued"),
+        (True, (DONE, None), [2], "partial"),
+        (True, (None, None), [2], "queued"),
+        (True, (None, None), [1, 2], "partial"),
+    ],
+)
+def test_a_step_that_is_held_is_not_to_come(
+    parallel: bool, steps: tuple[State | None, ...], held: list[int], word: str
+) -> None:
+    assert roll_up(DONE, steps, parallel=parallel, held=held) is PipelineState(word)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +177,7 @@ def test_what_will_not_be_started_is_skipped(
     before: State, steps: tuple[State | None, ...], expected: list[int]
 ) -> None:
     """R61"""
-    assert list(skipped(steps, before)) == expected
+    assert list(skipped(steps, roll_up(before, steps, parallel=False))) == expected
 
 
 def test_a_step_is_named_and_its_name_may_be_its_type() -> None:

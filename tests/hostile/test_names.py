@@ -180,6 +180,17 @@ def test_a_run_id_that_could_mean_something_else_is_refused(run_id: str, world: 
     assert world.names("queue/") == []
 
 
+@pytest.mark.parametrize("member", ["", "-0001"])
+def test_the_run_id_of_a_step_is_nobody_elses(member: str, world: World) -> None:
+    """Also of one that is not launched yet, and of a job that is not there."""
+    with pytest.raises(Refused, match="steps of pipelines have run ids of this form") as caught:
+        world.submit("true", run_id=f"{'z' * 16}{member}.12")
+    assert caught.value.code == "run_id_reserved"
+    assert world.names(keys.RUNS) == []
+    for run_id in (f"{'z' * 16}.x", f"{'z' * 15}.1", f"{'z' * 16}.1.2"):
+        world.submit("true", run_id=run_id)
+
+
 def test_a_run_id_of_dots_is_a_name_like_another(world: World) -> None:
     for run_id in (".", "..", ".hidden"):
         world.submit("true", run_id=run_id)

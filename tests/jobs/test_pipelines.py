@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from stado.core import keys, pipelines
-from stado.core.pipelines import PipelineState
-from stado.core.records import Record
-from stado.core.spec import Spec, Step
-from stado.core.states import JobType, State, Verdict
+from stado.core import keys, moves, pipelines
+from stado.core.events import EventKind
+from stado.core.pipelines import Held, PipelineState
+from stado.core.records import Ending, Record
+from stado.core.spec import Spec, Step, StepOf, make_request
+from stado.core.states import JobType, Opening, State, Verdict
 from stado.errors import Refused
-from stado.jobs import outputs
-from stado.jobs.changes import cancel, rerun, retry, retryable
+from stado.jobs import outputs, submission
+from stado.jobs.changes import Stopping, cancel, rerun, retry, retryable
 from stado.jobs.deletion import delete
-from stado.jobs.endings import settle
-from stado.jobs.pipeline_sight import cancel_pipeline, look
+from stado.jobs.endings import give_verdict, open_epoch, project, settle
+from stado.jobs.events import events_of
+from stado.jobs.listings import newest
+from stado.jobs.notices import find_pipeline_end
+from stado.jobs.pipeline_sight import look, stop_pipeline
 from stado.jobs.queue_index import Repair
 from tests.jobs.actors import Crash, mortal
 from tests.jobs.world import World, end, heal
@@ -29,6 +33,32 @@ THEN = [Step(name="export", command="./export"), Step(name="eval", command="./ev
 
 def submitted(world: World, **stated: object) -> str:
     return world.submit("./train", spec=Spec(command="", then=THEN, **stated))  # type: ignore[arg-type]
+
+
+def cancelled(world: World, root: str) -> list[Stopping]:
+    """What was answered for each job of a pipeline that is cancelled."""
+    answers: list[Stopping] = []
+    stop_pipeline(
+        world.repo,
+        root,
+        lambda job_ids: answers.extend(cancel(world.repo, one, by="ada") for one in job_ids),
+    )
+    return answers
+
+
+def at_rest(world: World, root: str) -> Record:
+    """Its holder died once its record at rest was written."""
+    claimed = world.start()
+    assert claimed.record.id == root
+    cell, _ = give_verdict(world.repo, claimed.record, completed(world))
+    final = moves.after(cell)
+    project(world.repo, final)
+    return final
+
+
+def completed(world: World) -> Ending:
+    now = world.clock.now()
+    return Ending(verdict=Verdict.COMPLETED, exit_code=0, started_at=now, ended_at=now, by="alice")
 
 
 def run_next(world: World, verdict: Verdict = Verdict.COMPLETED) -> Record:
@@ -186,17 +216,172 @@ def test_a_root_that_is_retried_launches_its_steps_then(world: World) -> None:
 def test_a_cancelled_pipeline_starts_nothing_more(world: World) -> None:
     root = submitted(world)
     run_next(world)
-    (answer,) = cancel_pipeline(world.repo, root, by="ada")
+    (answer,) = cancelled(world, root)
     assert (answer.record.id, answer.record.state) == (step_id(world, root, 1), State.CANCELLED)
     assert world.names(keys.READY) == []
     assert look(world.repo, root).state is PipelineState.PARTIAL
+
+
+def test_a_cancel_between_a_jobs_rest_and_the_launch_of_what_follows_stops_that_too(
+    world: World,
+) -> None:
+    root = submitted(world)
+    at_rest(world, root)
+    (answer,) = cancelled(world, root)
+    assert (answer.record.id, answer.record.state) == (step_id(world, root, 1), State.CANCELLED)
+    heal_until_queued(world, root)
+    assert world.names(keys.READY) == []
+    assert look(world.repo, root).state is PipelineState.PARTIAL
+
+
+def test_a_cancel_while_a_step_is_launched_stops_it(world: World) -> None:
+    """Its launcher died once it had made the run."""
+    root = submitted(world)
+    final = at_rest(world, root)
+    (launch,) = pipelines.launches(final)
+    spec = pipelines.step_spec(final, launch, left=None, start_from=None)
+    request = make_request([spec.command], spec, batch=False)
+    submission.run_record_of(world.repo, f"{root}.1", request, "ada", None)
+    (answer,) = cancelled(world, root)
+    assert (answer.record.id, answer.record.state) == (step_id(world, root, 1), State.CANCELLED)
+    heal_until_queued(world, root)
+    assert world.names(keys.READY) == []
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["pipeline", "root"])
+def test_nothing_follows_a_root_that_was_to_be_cancelled_and_completes_all_the_same(
+    world: World, whole: bool
+) -> None:
+    root = submitted(world)
+    claimed = world.start()
+    if whole:
+        assert len(cancelled(world, root)) == 1
+    else:
+        cancel(world.repo, root, by="ada")
+    world.end(claimed)
+    heal_until_queued(world, root)
+    seen = look(world.repo, root)
+    assert (seen.root.state, seen.state) == (State.COMPLETED, PipelineState.PARTIAL)
+    assert (seen.skipped, seen.held) == ({1, 2}, {1: Held.CANCELLED})
+    assert world.names(keys.READY) == []
+    assert cancelled(world, root) == []
+    assert rolled(world, root) == (PipelineState.PARTIAL, 0)
+
+
+def rolled(world: World, root: str) -> tuple[PipelineState, int]:
+    """As a list has it."""
+    listing = newest(world.repo, limit=20, rolled=True)
+    (steps,) = (row.steps for row in listing.rows if row.job_id == root)
+    assert steps is not None
+    return steps.state, steps.done
+
+
+def test_a_parallel_step_whose_launcher_died_is_to_come_though_another_has_failed() -> None:
+    """A job of it is not deleted, and nobody is told that it is over."""
+    world = World()
+    root = submitted(world, then_parallel=True, notify=["team:pipeline"])
+    final = at_rest(world, root)
+    spec = pipelines.step_spec(final, pipelines.launches(final)[0], left=None, start_from=None)
+    request = make_request([spec.command], spec, batch=False)
+    stored, _ = submission.run_record_of(world.repo, f"{root}.1", request, "ada", None)
+    submission.write_jobs(world.repo, stored)
+    run_next(world, Verdict.FAILED)
+    assert look(world.repo, root).state is PipelineState.QUEUED
+    assert rolled(world, root) == (PipelineState.QUEUED, 0)
+    assert world.names(keys.NOTICES) == []
+    with pytest.raises(Refused, match="eval"):
+        delete(world.repo, root, by="ada")
+    heal_until_queued(world, root)
+    run_next(world)
+    assert look(world.repo, root).state is PipelineState.PARTIAL
+    assert len(world.names(keys.NOTICES)) == 1
+
+
+@pytest.mark.parametrize("commands", [["a"], ["a", "b"]], ids=["job", "batch"])
+def test_a_run_that_has_the_id_of_a_step_holds_the_pipeline_up_and_nothing_else(
+    world: World, commands: list[str]
+) -> None:
+    """Whoever may write can put one there."""
+    root = submitted(world, notify=["team:pipeline"])
+    claimed = world.start()
+    put_run(world, f"{root}.1", *commands)
+    world.end(claimed)
+    for _ in commands:
+        run_next(world)
+    seen = look(world.repo, root)
+    assert (seen.state, seen.held) == (PipelineState.PARTIAL, {1: Held.RUN_ID_TAKEN})
+    assert rolled(world, root) == (PipelineState.PARTIAL, 0)
+    assert world.names(keys.NOTICES) == [keys.notice(root, 1, "pipeline", "team")]
+    assert [
+        one for one in events_of(world.repo, root).events if one.kind is EventKind.STEP_LAUNCHED
+    ] == []
+    assert cancelled(world, root) == []
+    delete(world.repo, root, by="ada")
+
+
+def put_run(world: World, run_id: str, *commands: str) -> None:
+    """By somebody who asks nobody whether that may be its id."""
+    request = make_request([*commands], Spec(command=""), batch=len(commands) > 1)
+    stored, _ = submission.run_record_of(world.repo, run_id, request, "eve", None)
+    submission.write_jobs(world.repo, stored)
+
+
+def test_who_settles_says_once_that_a_step_cannot_be_launched(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = submitted(world)
+    put_run(world, f"{root}.1", "a")
+    world.end(world.claimed_of(root))
+    (told,) = [one for one in caplog.messages if "event=step_not_launched" in one]
+    assert f"run id {root}.1 is another run's" in told
+
+
+def test_a_job_that_only_says_that_it_is_a_step_is_a_job_by_itself(world: World) -> None:
+    root = submitted(world)
+    run_next(world)
+    run_next(world, Verdict.FAILED)
+    said = StepOf(root=root, number=1, name="export")
+    fake = world.submit("true", spec=Spec(command="", step_of=said))
+    world.end(world.claimed_of(fake))
+    assert rolled(world, root) == (PipelineState.PARTIAL, 0)
+    rows = newest(world.repo, limit=20, rolled=True).rows
+    assert {row.job_id for row in rows} == {root, fake}
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["deleted", "interrupted"])
+def test_a_completed_step_that_was_deleted_has_completed(world: World, cut: bool) -> None:
+    root = submitted(world)
+    for _ in range(3):
+        run_next(world)
+    export = step_id(world, root, 1)
+    if cut:
+        open_epoch(world.repo, world.record(State.COMPLETED, export), Opening.DELETE, by="ada")
+    else:
+        delete(world.repo, export, by="ada")
+    seen = look(world.repo, root)
+    assert (seen.state, seen.done) == (PipelineState.SUCCEEDED, 2)
+    assert rolled(world, root) == (PipelineState.SUCCEEDED, 2)
+    over = find_pipeline_end(world.repo, root)
+    assert over is not None
+    assert over.state is PipelineState.SUCCEEDED
+
+
+def test_nothing_follows_a_step_that_was_deleted(world: World) -> None:
+    root = submitted(world)
+    run_next(world)
+    claimed = world.start()
+    cancel(world.repo, claimed.record.id, by="ada")
+    world.end(claimed)
+    delete(world.repo, claimed.record.id, by="ada")
+    seen = look(world.repo, root)
+    assert (seen.state, seen.held) == (PipelineState.PARTIAL, {2: Held.DELETED})
 
 
 def test_a_cancelled_root_is_a_stopped_pipeline(world: World) -> None:
     root = submitted(world)
     cancel(world.repo, root, by="ada")
     assert look(world.repo, root).state is PipelineState.STOPPED
-    assert cancel_pipeline(world.repo, root, by="ada") == []
+    assert cancelled(world, root) == []
 
 
 def step_id(world: World, root: str, number: int) -> str:
@@ -222,7 +407,7 @@ def test_a_root_whose_steps_live_is_not_deleted(world: World) -> None:
     with pytest.raises(Refused, match="export") as refused:
         delete(world.repo, root, by="ada")
     assert refused.value.code == "still_live"
-    cancel_pipeline(world.repo, root, by="ada")
+    cancelled(world, root)
     delete(world.repo, root, by="ada")
 
 

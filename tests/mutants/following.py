@@ -8,6 +8,7 @@ from stado.core import moves, pipelines
 from stado.core.records import Awaited, Record
 from stado.core.states import AfterWhen, State, Verdict
 from stado.jobs import dependents, endings, submission
+from stado.jobs import pipelines as launching
 from stado.jobs.repository import Repository, Stored
 from tests.mutants.mutant import Mutant, replaced
 
@@ -101,5 +102,19 @@ MUTANTS = (
         "A step is launched under a run id that follows from its root's.",
         f"{PIPELINES}::test_settling_again_launches_nothing_twice",
         replaced(pipelines, "step_run_id", any_run_id),
+    ),
+    Mutant(
+        "steps follow what was to be cancelled",
+        "Nothing follows a job of which a cancel was asked.",
+        f"{PIPELINES}::test_nothing_follows_a_root_that_was_to_be_cancelled_and_completes_all_the_same",
+        replaced(launching, "_is_cancelled", lambda *_: False),
+        {"whole": False},
+    ),
+    Mutant(
+        "any run is a step's",
+        "A run that has the id of a step, and is another's, is no step.",
+        f"{PIPELINES}::test_a_run_that_has_the_id_of_a_step_holds_the_pipeline_up_and_nothing_else",
+        replaced(pipelines, "is_of_step", lambda *_: True),
+        {"commands": ["a"]},
     ),
 )

@@ -29,9 +29,10 @@ from stado.core.records import (
     Ran,
     Record,
 )
-from stado.core.spec import After
+from stado.core.spec import After, Step
 from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.core.usage import use_key, use_of
+from stado.jobs import pipelines
 from stado.jobs.changes import resume, retry
 from stado.jobs.deletion import delete
 from stado.jobs.endings import ask, open_epoch, project
@@ -121,6 +122,24 @@ def test_a_job_that_is_lost_once_and_fails_breaks_no_rule(make_bench: MakeBench)
     bench.end(second, bench.ending(Verdict.FAILED, 1, Reason.JOB_FAILED), bench.stranger)
     bench.settle(second, bench.stranger)
     assert bench.violation == ""
+
+
+# --- what follows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_step_that_follows_a_job_that_was_to_be_cancelled(
+    asked: bool, make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(OrderChecker)
+    monkeypatch.setattr(pipelines, "_is_cancelled", lambda *_: False)
+    record = bench.claim(bench.submit(then=[Step(name="export", command="./export")]))
+    if asked:
+        ask(bench.repo, record.id, 1, Intent.CANCEL, by="ann")
+    bench.end(record, bench.ending(Verdict.COMPLETED, 0, None))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert ("which was cancelled" in bench.violation) is asked
 
 
 # --- cells ------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from stado.core import keys, pipelines
-from stado.core.records import Awaited, ClaimCell, EndCell, OpenCell, Record, RunRecord
-from stado.core.states import Opening, Reason, State
+from stado.core.records import Asks, Awaited, ClaimCell, EndCell, OpenCell, Record, RunRecord
+from stado.core.states import Opening, Reason, State, Verdict
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Change, Checker, Violation
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 class OrderChecker(Checker):
     """No job runs before those that it waits for have ended as they had to, and none is doomed
-    without reason; a step is launched once its job has completed, and not otherwise. An end counts
+    without reason; a step is launched once its job has completed, and not otherwise, nor after one
+    of which a cancel was asked while it lived. An end counts
     for those that waited when it was there: not for who came when somebody had undone it."""
 
     rule = "what follows comes after what it follows"
@@ -30,12 +31,16 @@ class OrderChecker(Checker):
         """When the queue record of an epoch was there first."""
         self._undone: dict[tuple[str, int], int] = {}
         """When somebody took a job out of the rest to which an epoch had come."""
+        self._to_be_cancelled: set[tuple[str, int]] = set()
+        """Epochs of which that was asked before they had ended."""
 
     def on_change(self, change: Change) -> None:
         if change.folder == "queue" and change.after is not None:
             self._check_queued(change, change.decode_after(Record))
         if change.folder == "runs" and change.before is None and change.after is not None:
             self._check_launch(change.decode_after(RunRecord))
+        elif change.folder == "status" and change.parts[2] == "asks" and change.after is not None:
+            self._note_asks(change.parts[1], change.parts[3], change.decode_after(Asks))
         elif change.folder == "status" and change.parts[2] == "cells" and change.after is not None:
             if change.key.endswith(".claim.json"):
                 self._check_claim(change, change.decode_after(ClaimCell))
@@ -67,6 +72,11 @@ class OrderChecker(Checker):
         elif self._undone.get((told.job_id, told.epoch), since) < since:
             self.fail(f"{record.id} was told {told}, which was undone before it waited")
 
+    def _note_asks(self, job_id: str, name: str, asks: Asks) -> None:
+        epoch = int(name.removesuffix(".json"))
+        if asks.cancel and not self._exists(keys.end_cell(job_id, epoch)):
+            self._to_be_cancelled.add((job_id, epoch))
+
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:
         if claim.intent is not None:
             return
@@ -91,6 +101,11 @@ class OrderChecker(Checker):
         before = self._before(step.root, step.number)
         if before is None or State.COMPLETED not in self._ends(before):
             self.fail(f"step {step.number} of {step.root} was launched after {before}")
+        elif any(
+            (before, epoch) in self._to_be_cancelled and cell.ending.verdict is Verdict.COMPLETED
+            for epoch, cell in self._end_cells(before)
+        ):
+            self.fail(f"step {step.number} of {step.root} follows {before}, which was cancelled")
 
     def _before(self, root: str, number: int) -> str | None:
         """The job that a step follows."""
@@ -120,6 +135,11 @@ class OrderChecker(Checker):
         states = (cell.ending.verdict.state for _, cell in self._end_cells(job_id))
         return [state for state in states if state is not None and state.terminal]
 
+    def _was_asked(self, record: Record) -> bool:
+        """Whether a cancel was asked of its completed epoch."""
+        asks = self._find(Asks, keys.asks(record.id, record.epoch))
+        return asks is not None and asks.cancel
+
     def at_end(self) -> None:
         """Nothing is forgotten: what a completed job is followed by is there."""
         for entry in walk(self.world.store, keys.prefix(State.COMPLETED)):
@@ -128,5 +148,5 @@ class OrderChecker(Checker):
                 continue
             for launch in pipelines.launches(record):
                 run_id = pipelines.step_run_id(pipelines.root_of(record), launch.number)
-                if not self._exists(keys.run(run_id)):
+                if not self._exists(keys.run(run_id)) and not self._was_asked(record):
                     self.fail(f"{record.id} has completed, and step {run_id} was not launched")
