@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stado.jobs.submit import Submission
 
 _FAILED_TOLD_MAX = 3
-"""Of a batch: with their last lines."""
+"""Of a batch: with their last lines. As many again are told of its partial pipelines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ def wait_for(repo: Repository, submission: Submission, request: Request) -> Ende
         with shown_progress(len(submission.job_ids)) as show:
             states = wait_all_ended(repo, submission.job_ids, base, show)
         roots = submission.job_ids if steps else []
-        return Ended(states, [_wait_for_steps(repo, root) for root in roots])
+        waited = (_wait_for_steps(repo, root, quiet=request.batch) for root in roots)
+        return Ended(states, list(waited))
 
 
 def tell_end(repo: Repository, submission: Submission, request: Request, ended: Ended) -> int:
@@ -79,25 +80,39 @@ def _tell_batch(repo: Repository, base_id: str, ended: Ended) -> int:
         tell_outcome(repo, present_record(repo, job_id))
     if len(failed) > _FAILED_TOLD_MAX:
         render.tell(f"{len(failed) - _FAILED_TOLD_MAX} more failed: `stado status {base_id}`")
+    partial_ones = [seen for seen in ended.pipelines if seen.state is PipelineState.PARTIAL]
+    _tell_partial(repo, base_id, partial_ones)
     render.tell(f"batch {base_id}: {views.count_text(ended.states.values())}")
-    for seen in ended.pipelines:
-        if seen.state is not PipelineState.SUCCEEDED:
-            render.tell(summary(seen))
-    ended_well = all(state is State.COMPLETED for state in ended.states.values())
-    followed_well = all(seen.state is PipelineState.SUCCEEDED for seen in ended.pipelines)
-    return exits.OK if ended_well and followed_well else exits.FAILED
+    if any(state is not State.COMPLETED for state in ended.states.values()):
+        return exits.FAILED
+    return exits.PARTIAL if partial_ones else exits.OK
 
 
-def _wait_for_steps(repo: Repository, root_id: str) -> PipelineSight:
-    """The pipeline once nothing of it is under way; its jobs are told as they come and end."""
+def _tell_partial(repo: Repository, base_id: str, pipelines: list[PipelineSight]) -> None:
+    """Of a batch's pipelines that are partial: the first ones, with what did not complete."""
+    for seen in pipelines[:_FAILED_TOLD_MAX]:
+        for one in seen.steps:
+            if one.state is not State.COMPLETED:
+                _tell_step(repo, one)
+        render.tell(summary(seen))
+    if len(pipelines) > _FAILED_TOLD_MAX:
+        count = len(pipelines) - _FAILED_TOLD_MAX
+        render.tell(f"{count} more stopped short: `stado status {base_id}`")
+
+
+def _wait_for_steps(repo: Repository, root_id: str, *, quiet: bool) -> PipelineSight:
+    """The pipeline once nothing of it is under way; its jobs are told as they come and end, unless
+    it is one of many."""
     patience = Patience(repo.clock, meanwhile="the pipeline goes on")
-    patience.call(lambda: tell_outcome(repo, present_record(repo, root_id)))
+    if not quiet:
+        patience.call(lambda: tell_outcome(repo, present_record(repo, root_id)))
     pace, told = Pace(repo.clock), dict[int, State]()
     while True:
         seen = patience.call(lambda: look(repo, root_id))
         for one in seen.steps:
             if one.state is not None and told.get(one.number) is not one.state:
-                patience.call(partial(_tell_step, repo, one))
+                if not quiet:
+                    patience.call(partial(_tell_step, repo, one))
                 told[one.number] = one.state
                 pace.quicken()
         if seen.state.is_over:

@@ -8,7 +8,7 @@ import pytest
 
 from stado.cli.submission_end import Ended, tell_end, wait_for
 from stado.core.spec import Request, Spec, Step, make_request
-from stado.core.states import State, Verdict
+from stado.core.states import Verdict
 from stado.jobs.changes import pause, resume
 from stado.jobs.claim import Claimed
 from stado.jobs.log_segments import write_segment
@@ -113,14 +113,40 @@ def test_the_first_failures_of_a_batch_are_told_with_their_last_lines(
     assert told.splitlines()[-1].endswith("1 completed, 5 failed")
 
 
+@pytest.mark.parametrize(
+    ("ends", "code", "last_lines"),
+    [
+        ([DONE, DONE, DONE, DONE], 0, 0),
+        ([DONE, DONE, DONE, FAILED], 4, 1),
+        ([DONE, FAILED, FAILED], 1, 2),
+        ([DONE, FAILED, DONE], 1, 1),
+    ],
+)
 def test_a_batch_of_pipelines_has_ended_well_when_all_of_them_have(
-    capsys: pytest.CaptureFixture[str],
+    ends: list[Verdict], code: int, last_lines: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stage = Stage("./a", "./b", then=THEN[:1], ends=[DONE, DONE, DONE, FAILED])
+    """4: all first jobs have completed. What failed is told once."""
+    stage = Stage("./a", "./b", then=THEN[:1], ends=ends)
     ended = stage.wait()
-    assert set(ended.states.values()) == {State.COMPLETED}
-    assert stage.tell(ended) == 1
-    assert "is partial: 0 of 1 step completed" in capsys.readouterr().err
+    assert stage.tell(ended) == code
+    told = capsys.readouterr().err
+    assert told.count("its last lines:") == last_lines
+    assert ("is partial: 0 of 1 step completed" in told) is (FAILED in ends[2:])
+
+
+@pytest.mark.parametrize("at", [1, 2], ids=["roots", "steps"])
+def test_of_a_batch_of_pipelines_the_first_failures_are_told_with_their_last_lines(
+    at: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = [f"./{n}" for n in range(5)]
+    ends = [FAILED] * 5 if at == 1 else [DONE] * 5 + [FAILED] * 5
+    stage = Stage(*commands, then=THEN[:1], ends=ends)
+    assert stage.tell(stage.wait()) == (1 if at == 1 else 4)
+    told = capsys.readouterr().err
+    assert told.count("its last lines:") == 3
+    word = "failed" if at == 1 else "stopped short"
+    assert f"2 more {word}: `stado status {stage.submission.base_id}`" in told
+    assert len(told.splitlines()) < 25
 
 
 BAR = b"".join(b"\rround %3d" % number for number in range(500))
