@@ -7,19 +7,20 @@ and capital letters in ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from stado.cli.views import count_text
 from stado.core import ids
-from stado.core.pipelines import PIPELINE_PREFIX
+from stado.core.pipelines import PIPELINE_PREFIX, root_of_step
 from stado.core.records import RunRecord
 from stado.core.states import State
 from stado.errors import Refused, Unreadable
-from stado.jobs.finding import find_job, was_deleted
+from stado.jobs.finding import Found, find_job, was_deleted
 from stado.jobs.listings import newest
 from stado.jobs.ownership import ended_jobs_of, live_jobs_of, newest_bases_of, some_run_ids
-from stado.jobs.repository import Repository, Stored
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import SEARCH_PAGES_MAX, Matches, near_matches, states_of
 from stado.jobs.submission import job_ids_of
 from stado.storage.port import LIST_LIMIT_MAX
@@ -28,6 +29,9 @@ LAST = "last"
 ALL = "all"
 PART_LENGTH_MIN = 3
 CANDIDATES_MAX = 8
+_LAST_LOOKED_AT_MAX = 200
+"""Submissions of somebody among which `last` is looked for: the others are steps."""
+
 _SEARCH_LIMIT = SEARCH_PAGES_MAX * LIST_LIMIT_MAX
 
 _NEAR_IDS = 300
@@ -138,9 +142,10 @@ def listed(names: Iterable[str], *, count: int = CANDIDATES_MAX) -> str:
 
 def _select_last(repo: Repository, user: str) -> Selection:
     """Steps that were launched meanwhile are not what somebody has submitted."""
-    for base in newest_bases_of(repo, user):
-        found = find_job(repo, base)
-        if found is not None and found.record.spec.step_of is not None:
+    looked_at = 0
+    for base, found in _newest_found(repo, user):
+        looked_at += 1
+        if found is not None and root_of_step(found.record) is not None:
             continue
         selection = (
             Selection(LAST, [base], batch=False) if found is not None else _select_by_id(repo, base)
@@ -150,7 +155,24 @@ def _select_last(repo: Repository, user: str) -> Selection:
                 "job_unknown", f"the jobs of your last submission, {base}, cannot be found"
             )
         return replace(selection, text=LAST)
+    if looked_at:
+        raise Refused(
+            "search_cut",
+            f"the newest {looked_at} jobs of {user} are steps of pipelines: name what you mean by "
+            "its run id, or by its job id (`stado jobs`)",
+        )
     raise Refused("job_unknown", f"{user} has submitted nothing here yet: `stado submit` does")
+
+
+def _newest_found(repo: Repository, user: str) -> Iterator[tuple[str, Found | None]]:
+    """The base ids of a user's newest submissions, each with its job; None of a batch. The newest
+    is looked for alone, for mostly it is what was meant, the others many at once."""
+    bases = itertools.islice(newest_bases_of(repo, user), _LAST_LOOKED_AT_MAX)
+    page = list(itertools.islice(bases, 1))
+    while page:
+        found = repo.tasks.map(lambda base: find_job(repo, base), page, limit=PARALLEL_REQUESTS)
+        yield from zip(page, found, strict=True)
+        page = list(itertools.islice(bases, PARALLEL_REQUESTS))
 
 
 def _select_by_id(repo: Repository, text: str) -> Selection | None:

@@ -108,7 +108,8 @@ def _selection(repo: Repository, filter_text: str | None) -> Selection | None:
 def _listing(repo: Repository, asked: _Asked, selection: Selection | None) -> Listing:
     from stado.jobs.listings import matching, newest
 
-    limit, wanted, rolled = asked.view.rows_max, asked.view.wanted, asked.view.rolled
+    limit, wanted = asked.view.rows_max, asked.view.wanted
+    rolled = asked.view.rolled and (asked.view.steps or not _is_batch(selection))
     if selection is not None:
         single = len(selection.job_ids) == 1
         pattern = selection.job_ids[0] if single else selection.base_id
@@ -117,6 +118,12 @@ def _listing(repo: Repository, asked: _Asked, selection: Selection | None) -> Li
     else:
         return newest(repo, limit=limit, wanted=wanted, rolled=rolled)
     return matching(repo, pattern, limit=limit, wanted=wanted, rolled=rolled)
+
+
+def _is_batch(selection: Selection | None) -> bool:
+    """Whose jobs are shown as such: steps of theirs are elsewhere, and each would have to be looked
+    up."""
+    return selection is not None and selection.batch
 
 
 def _batch_states(repo: Repository, selection: Selection | None) -> dict[str, State]:
@@ -215,12 +222,19 @@ def _notes(look: _Look, asked: _Asked) -> Iterator[str]:
             yield f"{row.job_id} cannot be read: {row.problem}"
     yield from views.trouble_lines(listing)
     yield from stopped_short_note(listing, asked.view)
+    if _is_batch(look.selection) and _hides_steps(listing):
+        yield "steps follow these jobs: --steps looks them up"
     yield from extent_notes(listing, asked.view)
     if listing.counts:
         yield views.counts_line(listing.counts, counted_max=COUNTED_MAX)
     if listing.queue_paused:
         yield "the queue is paused, no job starts: `stado queue resume` lets it go on"
     yield from _hosts_note(look)
+
+
+def _hides_steps(listing: Listing) -> bool:
+    records = (row.record for row in listing.rows if row.steps is None)
+    return any(record is not None and record.spec.then for record in records)
 
 
 def _hosts_note(look: _Look) -> Iterator[str]:

@@ -105,6 +105,15 @@ def is_of_step(run: RunRecord, root: str, number: int) -> bool:
     return is_named and not run.request.batch
 
 
+def root_of_step(record: Record) -> str | None:
+    """The job that a step's pipeline began with; None for another job, also for one that says that
+    it is a step and was not launched as that."""
+    step_of = record.spec.step_of
+    if step_of is None or record.run_id != step_run_id(step_of.root, step_of.number):
+        return None
+    return step_of.root
+
+
 def check_not_of_step(run_id: str) -> None:
     """Raises `Refused` for a run id under which the step of some pipeline may be launched."""
     if _STEP_RUN_PATTERN.fullmatch(run_id):

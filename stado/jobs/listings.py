@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from stado.core import ids
 from stado.core.phases import JobPhase, phase_of
-from stado.core.pipelines import step_run_id
+from stado.core.pipelines import root_of_step
 from stado.core.records import Record
 from stado.core.states import JobType, State
 from stado.jobs.pipeline_sight import PipelineSight, steps_of
@@ -295,13 +295,8 @@ def _place(job_id: str, states: list[State]) -> tuple[str, int, str]:
 
 
 def _root_of(row: Row) -> str | None:
-    """Of a step: the job that its pipeline began with. One that says so, and was not launched as
-    that, is a job by itself."""
-    step_of = row.record.spec.step_of if row.record is not None else None
-    if row.record is None or step_of is None:
-        return None
-    launched = row.record.run_id == step_run_id(step_of.root, step_of.number)
-    return step_of.root if launched else None
+    """Of a step: the job that its pipeline began with."""
+    return root_of_step(row.record) if row.record is not None else None
 
 
 def _with_steps(

@@ -7,8 +7,11 @@ import pytest
 from stado.cli.selectors import select, select_ended, select_live
 from stado.core import keys
 from stado.core.ids import job_ids
+from stado.core.pipelines import step_run_id
+from stado.core.spec import Spec, StepOf, make_request
 from stado.core.states import State
 from stado.errors import Refused
+from stado.jobs.submission import run_record_of, write_jobs
 from stado.storage.observe import CountingStore
 from tests.jobs.world import World
 
@@ -53,6 +56,29 @@ def test_case_and_blanks_are_forgiven_in_ids(text: str) -> None:
     job = world.submit(run_id="Sweep-7")
     typed = text.format(id=job, ID=job.upper(), PART=job[8:].upper(), run="Sweep-7")
     assert select(world.repo, typed, user="ada").job_ids == [job]
+
+
+@pytest.mark.parametrize("steps", [3, 40, 200])
+def test_last_is_not_looked_for_among_too_many_steps(steps: int) -> None:
+    """R119: the newest is looked at alone, then a page at a time, and 200 at most."""
+    world = World()
+    job = world.submit(run_id="root")
+    for place in range(steps):
+        root, number = "r" * 15 + "abcdefghij"[place // 20], place % 20 + 1
+        step_of = StepOf(root=root, number=number, name="export")
+        request = make_request(["x"], Spec(command="", step_of=step_of), batch=False)
+        world.clock.sleep(1)
+        stored, _ = run_record_of(world.repo, step_run_id(root, number), request, "ada", None)
+        write_jobs(world.repo, stored)
+    counting = CountingStore(world.store, world.tasks)
+    repo = world.repo_over(counting)
+    if steps < 200:
+        assert select(repo, "last", user="ada").job_ids == [job]
+    else:
+        with pytest.raises(Refused, match="the newest 200 jobs of ada are steps") as refused:
+            select(repo, "last", user="ada")
+        assert refused.value.code == "search_cut"
+    assert sum(counting.snapshot().counts.values()) <= 2 * (steps + 16) + steps // 10 + 2
 
 
 def test_a_run_id_means_what_it_says(world: World) -> None:

@@ -500,3 +500,19 @@ def test_an_unforeseen_error_is_one_line_unless_asked(
     monkeypatch.setenv("STADO_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         guarded(lambda: 1 / 0)
+
+
+def test_steps_of_a_batch_are_looked_up_when_they_are_asked_for(
+    stado: Program, world: World
+) -> None:
+    """Each costs requests, and a batch can have many."""
+    then = ("--then", "export=./export")
+    stado.ok("submit", "--run-id", "b", *then, "--batch", "-", stdin=b"./a\n./b\n")
+    ids = [job["job_id"] for job in stado.json("status", "b")["jobs"]]
+    world.complete(ids[0])
+    plain, looked_up = stado("status", "b"), stado("status", "b", "--steps")
+    assert "STEPS" not in plain.stdout
+    assert "steps follow these jobs: --steps looks them up" in plain.stderr
+    assert "./export" not in plain.stdout
+    assert "./export" in looked_up.stdout
+    assert "steps follow these jobs" not in looked_up.stderr
