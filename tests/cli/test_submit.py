@@ -140,7 +140,6 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "then_cpu": 2.0,
         "then_memory_gb": 8.0,
         "step_of": None,
-        "notify": [],
     }
 
 
