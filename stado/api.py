@@ -192,7 +192,8 @@ class Job:
 
     def cancel(self) -> bool:
         """Cancels the job: a queued one at once, a running one at its worker's next check-in, which
-        `wait` waits for. Whether there was anything to cancel: False for a job that had ended."""
+        `wait` waits for. Steps (`then`) do not follow it, even where it completes before.
+        Whether there was anything to cancel: False for a job that had ended."""
         answer = cancel(_repository(self.settings), self.id, by=account_name(os.environ))
         return answer.stopped_now or answer.asked is not None
 
