@@ -20,7 +20,7 @@ _WORDS = {
 def outcome_line(record: Record) -> str:
     """`job x completed in 3m 12s on local@h (waited 4s)`, `job x failed: exit 3 after 12s on
     local@h: the command exited with 3 (job_failed)`; of a job at rest."""
-    text = f"job {record.id} {_WORDS.get(record.state, record.state.value)}"
+    text = f"job {record.id} {ended_word(record.state)}"
     ending = record.ending
     if ending is None:
         return text
@@ -29,6 +29,11 @@ def outcome_line(record: Record) -> str:
         return clean(f"{text}{_taken(ending, 'in')}{place}{_waited(record, ending)}")
     code = f": {_code(ending.exit_code)}" if ending.exit_code else ""
     return clean(f"{text}{code}{_taken(ending, 'after')}{place}{_why(ending)}")
+
+
+def ended_word(state: State) -> str:
+    """`failed`, `was cancelled`, `timed out`."""
+    return _WORDS.get(state, state.value)
 
 
 def elapsed_text(seconds: float) -> str:

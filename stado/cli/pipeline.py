@@ -111,6 +111,7 @@ def summary(seen: PipelineSight) -> str:
 
 def steps_hints(repo: Repository, record: Record) -> list[str]:
     """What helps who names a root that has completed, and means the rest of its pipeline."""
+    from stado.cli.outcomes import ended_word
     from stado.core.pipelines import PIPELINE_PREFIX
     from stado.core.states import State
     from stado.jobs.pipeline_sight import live_jobs, look
@@ -119,9 +120,9 @@ def steps_hints(repo: Repository, record: Record) -> list[str]:
         return []
     seen = look(repo, record.id)
     hints = [
-        f"its step {one.step.name} {one.state.value}: `stado job retry {one.job_id}`"
+        f"its step {one.step.name} {ended_word(one.state)}: `stado job retry {one.job_id}`"
         for one in seen.steps
-        if one.job_id and one.state in (State.FAILED, State.TIMED_OUT)
+        if one.job_id and one.state in (State.FAILED, State.TIMED_OUT, State.CANCELLED)
     ]
     if live_jobs(seen):
         pipeline = f"{PIPELINE_PREFIX}{record.id}"

@@ -382,6 +382,10 @@ def test_the_retry_of_a_partial_pipelines_root_names_the_step(stado: Program, wo
     world.fail(step, 1)
     said = stado.refused("job", "retry", root)
     assert said.endswith(f"its step a failed: `stado job retry {step}`")
+    stado.ok("job", "retry", step)
+    stado.ok("cancel", step)
+    said = stado.refused("job", "retry", root)
+    assert said.endswith(f"its step a was cancelled: `stado job retry {step}`")
 
 
 @pytest.mark.parametrize(
