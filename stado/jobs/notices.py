@@ -25,9 +25,19 @@ def announce_rest(repo: Repository, final: Record) -> None:
     A crash on the way leaves the job to be settled once more."""
     _create(repo, final, NotifyOn(final.state.value), final.id, final.epoch)
     if final.state.terminal and channels_for(final.notice_rules, NotifyOn.PIPELINE):
-        over = find_pipeline_end(repo, pipelines.root_of(final))
+        over = _find_readable_end(repo, pipelines.root_of(final))
         if over is not None:
             _create(repo, final, NotifyOn.PIPELINE, over.root.id, over.number)
+
+
+def _find_readable_end(repo: Repository, root_id: str) -> PipelineEnd | None:
+    """Nothing is told of a pipeline of which something cannot be read; its job has ended all the
+    same."""
+    try:
+        return find_pipeline_end(repo, root_id)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return None
 
 
 def announce_running(repo: Repository, record: Record) -> None:

@@ -15,7 +15,7 @@ from stado.core.pipelines import Held, Launch
 from stado.core.records import Manifest, Record, RunRecord, SaveRef
 from stado.core.spec import Input, StartFrom, make_request
 from stado.core.states import Kind, State
-from stado.errors import NotFound, Refused
+from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs import snapshots, submission
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository
@@ -29,18 +29,27 @@ def launch_following(repo: Repository, final: Record, *, though_cancelled: bool 
 
     Two reads, and one more for each further step, where there is one; else none. A crash on the way
     leaves a run that is not complete, which the submission sweep finishes, or none, which the next
-    settler makes."""
+    settler makes.
+
+    What cannot be launched is told and left: the job before it has completed all the same."""
     launches = pipelines.launches(final) if final.state is State.COMPLETED else []
     if not launches or (not though_cancelled and _is_cancelled(repo, final.id, final.epoch)):
         return
-    root = pipelines.root_of(final)
     for launch in launches:
-        run_id = pipelines.step_run_id(root, launch.number)
-        run, held = find_step(repo, root, launch.number)
-        if held is not None:
-            _tell_not_launched(final, launch, f"run id {run_id} is another run's")
-        elif run is None:
-            _launch(repo, final, launch, run_id)
+        try:
+            _launch_once(repo, final, launch)
+        except (Refused, Unreadable) as error:
+            _tell_not_launched(final, launch, error)
+
+
+def _launch_once(repo: Repository, final: Record, launch: Launch) -> None:
+    root = pipelines.root_of(final)
+    run_id = pipelines.step_run_id(root, launch.number)
+    run, held = find_step(repo, root, launch.number)
+    if held is not None:
+        _tell_not_launched(final, launch, f"run id {run_id} is another run's")
+    elif run is None:
+        _launch(repo, final, launch, run_id)
 
 
 def find_step(repo: Repository, root: str, number: int) -> tuple[RunRecord | None, Held | None]:
@@ -62,7 +71,12 @@ def held_after(repo: Repository, job_id: str, epoch: int) -> Held | None:
 
 
 def _is_cancelled(repo: Repository, job_id: str, epoch: int) -> bool:
-    asked = repo.find_asks(job_id, epoch)
+    """What cannot be read asks for nothing."""
+    try:
+        asked = repo.find_asks(job_id, epoch)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return False
     return asked is not None and asked.value.cancel
 
 
@@ -71,16 +85,11 @@ def _tell_not_launched(final: Record, launch: Launch, why: object) -> None:
 
 
 def _launch(repo: Repository, final: Record, launch: Launch, run_id: str) -> None:
-    """What cannot be launched is told and left: the job before it has completed all the same."""
     left, start_from = _left_by(repo, final), _start_of(repo, final)
     spec = pipelines.step_spec(final, launch, left=left, start_from=start_from)
-    try:
-        request = make_request([spec.command], spec, batch=False)
-        if spec.snapshot is not None:
-            snapshots.refer(repo, spec.snapshot.digest, run_id)
-    except Refused as error:
-        _tell_not_launched(final, launch, error)
-        return
+    request = make_request([spec.command], spec, batch=False)
+    if spec.snapshot is not None:
+        snapshots.refer(repo, spec.snapshot.digest, run_id)
     stored, created = submission.run_record_of(repo, run_id, request, final.submitter, None)
     if created:
         submission.write_jobs(repo, stored)

@@ -8,8 +8,9 @@ import pytest
 
 from stado.core import keys, moves
 from stado.core.order import entry_key
+from stado.core.pipelines import step_run_id
 from stado.core.records import Ending, Record
-from stado.core.spec import After, Spec, make_request
+from stado.core.spec import After, Spec, Step, make_request
 from stado.core.states import AfterWhen, Reason, State, Verdict
 from stado.errors import Refused
 from stado.jobs.changes import cancel, pause, resume, retry
@@ -341,6 +342,19 @@ def test_one_that_cannot_be_read_keeps_no_other_waiting(world: World) -> None:
     assert world.states(parent) == {State.COMPLETED}
     assert all(is_released(world, child) for child in children[1:])
     assert world.names(keys.after_folder(parent)) == [keys.after(parent, children[0])]
+
+
+@pytest.mark.parametrize("of_step", [False, True], ids=["output", "run of the step"])
+def test_what_cannot_be_read_of_a_step_keeps_nobody_waiting(world: World, of_step: bool) -> None:
+    """The step is not launched where it cannot be known what it has to take along."""
+    step = Step(name="export", command="true")
+    parent = world.submit(spec=Spec(command="", then=[step], notify=["ops:pipeline"]))
+    child = world.submit(spec=after(parent))
+    key = keys.run(step_run_id(parent, 1)) if of_step else keys.output_manifest(parent, 1)
+    world.store.put(key, b"{}")
+    end_of(world, parent)
+    assert world.states(parent) == {State.COMPLETED}
+    assert is_released(world, child)
 
 
 def test_a_parent_of_which_nothing_can_be_read_is_waited_for(world: World) -> None:
