@@ -19,6 +19,7 @@ from stado.core.order import ReadyEntry, entry_name, parse_entry
 from stado.core.records import Record
 from stado.core.states import Opening, State
 from stado.errors import Exists, StoreError, Unreadable
+from stado.jobs.dependents import look_again
 from stado.jobs.endings import (
     finish_intent,
     remove_queued,
@@ -260,6 +261,7 @@ class Repair:
                 report.expired += 1
             else:
                 self._correct(queued.value, entries, report)
+                look_again(self._repo, queued.value)
         except Unreadable as error:
             report.unreadable.append(error.key)
             self._repo.tell_unreadable(error)

@@ -333,6 +333,24 @@ def test_a_parent_that_is_deleted_before_anybody_was_told_leaves_nobody_waiting(
     assert is_released(world, child)
 
 
+@pytest.mark.parametrize("at", range(12))
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+def test_who_retries_what_waits_and_dies_leaves_it_not_waiting_for_ever(
+    at: int, applied: bool
+) -> None:
+    """Its parent has ended meanwhile, and has told all whom it had to tell."""
+    world = World()
+    parent = world.submit()
+    child = world.submit(spec=after(parent))
+    cancel(world.repo, child, by="ada")
+    end_of(world, parent)
+    with contextlib.suppress(Crash):
+        retry(world.repo_over(mortal(world.store, at=at, applied=applied)), child, by="ada")
+    tick(world)
+    if world.repo.find_open(child, 2) is not None:
+        assert is_released(world, child)
+
+
 def test_one_that_cannot_be_read_keeps_no_other_waiting(world: World) -> None:
     """Neither does it keep the job that has ended from being settled."""
     parent = world.submit()
