@@ -111,13 +111,22 @@ def _pause_mark(listed: Sequence[Entry]) -> Entry | None:
 def mend_entry(repo: Repository, record: Record, entry: ReadyEntry) -> None:
     """An entry and the queue record it names disagree.
 
-    An entry of a later epoch belongs to a move that is under way: that is finished. Otherwise
-    the right entry is written, then the wrong one deleted."""
+    An entry of a later epoch belongs to a move that is under way: that is finished. One that may
+    be ahead of the record stays. Otherwise the right entry is written, then the wrong one
+    deleted."""
     if entry.epoch > record.epoch:
         settle(repo, record.id, record.epoch)
         return
+    if _may_be_ahead(record, entry):
+        return
     repo.create_entry(record)
     repo.store.delete(keys.ready(entry.name), None)
+
+
+def _may_be_ahead(record: Record, entry: ReadyEntry) -> bool:
+    """Whether somebody may be about to write the record that an entry stands for: of a job that
+    waits for others the new entry comes first when it is let go."""
+    return entry.epoch == record.epoch and bool(record.awaits)
 
 
 @dataclass(slots=True)
@@ -201,8 +210,9 @@ class Repair:
         self._orphans = _Turns(slice_size * 4, entropy)
         self._doubled = _Turns(slice_size * 4, entropy)
         self._queued = _Turns(slice_size, entropy)
-        self._unopened: dict[str, float] = {}
-        """Entries of epochs that nobody has opened, and when they were first seen."""
+        self._ahead: dict[str, float] = {}
+        """Entries to which somebody may be about to write the record, and when they were first
+        seen."""
 
     def turn(self) -> RepairReport:
         """The index is listed before the queue: an entry is written before its record, so that
@@ -231,9 +241,9 @@ class Repair:
         return report
 
     def _forget_others(self, by_job: dict[str, list[ReadyEntry]]) -> None:
-        if self._unopened:
+        if self._ahead:
             there = {entry.name for entries in by_job.values() for entry in entries}
-            self._unopened = {name: at for name, at in self._unopened.items() if name in there}
+            self._ahead = {name: at for name, at in self._ahead.items() if name in there}
 
     def _entries_by_job(self) -> dict[str, list[ReadyEntry]]:
         by_job: dict[str, list[ReadyEntry]] = defaultdict(list)
@@ -301,11 +311,15 @@ class Repair:
         if end is None or end.ending.verdict.state is None:
             report.settled += 1
             return
+        self._delete_old(entry, report)
+
+    def _delete_old(self, entry: ReadyEntry, report: RepairReport) -> None:
+        """Once it has been seen for a lease."""
         now = self._repo.clock.monotonic()
-        since = self._unopened.setdefault(entry.name, now)
+        since = self._ahead.setdefault(entry.name, now)
         if now - since >= self._repo.deployment.lease_seconds:
             self._delete(entry, report)
-            del self._unopened[entry.name]
+            del self._ahead[entry.name]
 
     def _correct(self, record: Record, entries: list[ReadyEntry], report: RepairReport) -> None:
         """The right entry is written before a wrong one is deleted. One of a later epoch belongs
@@ -315,7 +329,11 @@ class Repair:
         if right not in {entry.name for entry in entries}:
             report.entries_written += self._repo.create_entry(record)
         for entry in entries:
-            if entry.name != right and entry.epoch <= record.epoch:
+            if entry.name == right or entry.epoch > record.epoch:
+                continue
+            if _may_be_ahead(record, entry):
+                self._delete_old(entry, report)
+            else:
                 self._delete(entry, report)
 
     def _delete(self, entry: ReadyEntry, report: RepairReport) -> None:

@@ -9,7 +9,7 @@ import pytest
 from stado.core import keys, moves
 from stado.core.order import entry_key
 from stado.core.pipelines import step_run_id
-from stado.core.records import Ending, Record
+from stado.core.records import Awaited, Ending, Record
 from stado.core.spec import After, Spec, Step, make_request
 from stado.core.states import AfterWhen, Reason, State, Verdict
 from stado.errors import Refused
@@ -18,6 +18,7 @@ from stado.jobs.claim import Claimed, claim
 from stado.jobs.deletion import delete
 from stado.jobs.dependents import replace_queued, tell_dependents, tell_end
 from stado.jobs.endings import give_verdict, project, settle
+from stado.jobs.queue_index import Repair
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes
 from stado.pinning import Unpinned, pin
@@ -395,6 +396,39 @@ def test_names_that_are_no_jobs_keep_nobody_waiting(world: World) -> None:
     end_of(world, parent)
     assert is_released(world, child)
     assert keys.after(parent, child) not in world.names(keys.after_folder(parent))
+
+
+@pytest.mark.parametrize("mends", [False, True], ids=["an agent", "repair"])
+def test_nobody_takes_the_entry_of_a_job_that_is_just_let_go(world: World, mends: bool) -> None:
+    """Who meets it, while the record is not replaced yet, leaves it there."""
+    parent = world.submit()
+    child = world.submit(spec=after(parent))
+    claimed = world.claimed_of(parent)
+
+    def meet(operation: Operation, key: str) -> None:
+        if operation is not Operation.REPLACE or key != keys.record(State.QUEUED, child):
+            return
+        if mends:
+            Repair(world.repo).turn()
+            return
+        for entry in world.entries():
+            claim(world.repo, entry, ALICE)
+
+    end(world.repo_over(GuardedStore(world.store, before=meet)), claimed)
+    assert is_released(world, child)
+
+
+def test_an_entry_of_who_died_as_he_let_a_job_go_stays_for_a_lease(world: World) -> None:
+    parent = world.submit()
+    record = queued(world, world.submit(spec=after(parent)))
+    met = [Awaited(job_id=parent, epoch=1, state=State.COMPLETED)]
+    world.repo.create_entry(record.evolve(nonce="whodied1", met=met))
+    repair = Repair(world.repo)
+    repair.turn()
+    assert len(world.entries()) == 3
+    world.clock.sleep(world.repo.deployment.lease_seconds)
+    repair.turn()
+    assert len(world.entries()) == 2
 
 
 def test_many_are_told_beside_each_other(world: World) -> None:

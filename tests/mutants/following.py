@@ -7,7 +7,7 @@ import itertools
 from stado.core import moves, pipelines
 from stado.core.records import Awaited, Record
 from stado.core.states import AfterWhen, State, Verdict
-from stado.jobs import dependents, endings, submission
+from stado.jobs import deletion, dependents, endings, queue_index, submission
 from stado.jobs import pipelines as launching
 from stado.jobs.repository import Repository, Stored
 from tests.mutants.mutant import Mutant, replaced
@@ -89,6 +89,26 @@ MUTANTS = (
         "Who takes a job that waits out of its rest looks for ends afterwards.",
         f"{DEPENDENTS}::test_a_job_that_was_paused_while_it_waited_waits_on",
         replaced(endings, "look_for_ends", lambda *_: None),
+    ),
+    Mutant(
+        "nobody looks again for ends",
+        "Repair looks for ends of which a queued job that waits was not told.",
+        f"{DEPENDENTS}::test_who_retries_what_waits_and_dies_leaves_it_not_waiting_for_ever",
+        replaced(queue_index, "look_again", lambda *_: None),
+        {"at": 10, "applied": False},
+    ),
+    Mutant(
+        "an entry that is ahead of its record is taken for a wrong one",
+        "The entry of a job that is just let go is left to who lets it go.",
+        f"{DEPENDENTS}::test_nobody_takes_the_entry_of_a_job_that_is_just_let_go",
+        replaced(queue_index, "_may_be_ahead", lambda *_: False),
+        {"mends": False},
+    ),
+    Mutant(
+        "who deletes a job tells nobody",
+        "Who deletes a job tells those that still wait for it.",
+        f"{DEPENDENTS}::test_a_parent_that_is_deleted_before_anybody_was_told_leaves_nobody_waiting",
+        replaced(deletion, "tell_dependents", lambda *_: None),
     ),
     Mutant(
         "steps follow whatever came before",
