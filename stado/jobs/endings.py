@@ -397,30 +397,31 @@ def _end_as_asked(repo: Repository, cell: EndCell) -> bool:
     intent = asked.value.intent if asked is not None else None
     if asked is None or intent is None:
         return False
-    by, note = asked.value.by, asked.value.note
     if cell.ending.verdict is not Verdict.PAUSED:
-        _end_next(repo, moves.after(cell), intent, by=by, note=note)
+        _end_next(repo, moves.after(cell), intent, asked.value)
         return True
     if intent is not Intent.CANCEL:
         return False
     opened = repo.find_open(job_id, epoch + 1)
     if opened is None:
+        by, note = asked.value.by, asked.value.note
         opened, _ = open_epoch(repo, cell.record, Opening.CANCEL, by=by, note=note)
     if opened.kind is Opening.RESUME:
-        _end_next(repo, opened.record, intent, by=by, note=note)
+        _end_next(repo, opened.record, intent, asked.value)
     settle_open(repo, opened)
     return True
 
 
-def _end_next(
-    repo: Repository, following: Record, intent: Intent, *, by: str, note: str | None
-) -> None:
-    """Keeps an epoch from being run, or asks the agent for it that has it."""
+def _end_next(repo: Repository, following: Record, intent: Intent, asked: Asks) -> None:
+    """Keeps an epoch from being run, or asks the agent for it that has it, as was asked of the
+    one before."""
+    job_id, epoch, by, note = following.id, following.epoch, asked.by, asked.note
     claim = claim_for_intent(repo, following, intent=intent, by=by, note=note)
     if claim is None:
-        claim = repo.claim_cell(following.id, following.epoch)
+        claim = repo.claim_cell(job_id, epoch)
     if claim.intent is None:
-        ask(repo, following.id, following.epoch, intent, by=by, note=note)
+        terminate = asked.terminate and intent is Intent.CANCEL
+        ask(repo, job_id, epoch, intent, by=by, note=note, terminate=terminate)
         return
     finish_intent(repo, claim)
 

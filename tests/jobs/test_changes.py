@@ -9,7 +9,7 @@ from stado.core.states import Reason, State, Verdict
 from stado.errors import Ambiguous, NotFound
 from stado.jobs.changes import Stopping, cancel, pause_queue, rerun, resume_queue
 from stado.jobs.claim import claim
-from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
+from stado.jobs.endings import ask, claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
 from stado.jobs.listings import newest
 from stado.jobs.queue_index import read_page
@@ -107,6 +107,21 @@ def test_a_cancel_is_remembered_though_the_verdict_was_lost(world: World) -> Non
     assert world.find(job).state is State.CANCELLED
     assert world.names(keys.READY) == []
     assert heal(world, job) == []
+
+
+def test_a_cancel_goes_over_to_the_next_epoch_with_all_that_was_asked(world: World) -> None:
+    """Somebody else has that epoch by then: it is asked what the one before was asked."""
+    job = world.submit()
+    claimed = world.start()
+    give_verdict(world.repo, claimed.record, lost(world))
+    settle(world.repo, job, 1)
+    world.claimed_of(job)
+    ask(world.repo, job, 1, Intent.CANCEL, by="ada", note="too dear", terminate=True)
+    settle(world.repo, job, 1)
+    asked = world.repo.find_asks(job, 2)
+    assert asked is not None
+    assert (asked.value.cancel, asked.value.terminate) == (True, True)
+    assert asked.value.cancel_note == "too dear"
 
 
 def test_a_holder_that_gives_its_epoch_back_does_not_drop_a_cancel(world: World) -> None:
