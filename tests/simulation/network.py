@@ -211,8 +211,8 @@ class Line:
             self._come_back(request)
             raise
         self._note(request, "ok")
-        if fate is Fate.DUPLICATE:
-            self._apply_later(process, call)
+        if fate is Fate.DUPLICATE:  # what is read twice is given to nobody the second time
+            self._apply_later(process, call if operation in WRITES else _nothing)
         self._come_back(request)
         return answer
 
@@ -276,6 +276,10 @@ class Line:
         self._observer.note_request(
             request.process, request.operation, request.key, request.fate, answer
         )
+
+
+def _nothing() -> None:
+    """What a request does to the store that only reads."""
 
 
 @dataclass(frozen=True, slots=True)
