@@ -62,6 +62,11 @@ class ReadyEntry:
         return self.due_ms is None or now_ms >= self.due_ms
 
     @property
+    def doomed(self) -> bool:
+        """What it was to follow did not end as it had to: its time was up from the beginning."""
+        return self.needs.deadline_ms == 0
+
+    @property
     def rank(self) -> tuple[int, int, str]:
         """Orders what may be started, first first: as the names do, but whatever a job waited for
         before."""

@@ -132,7 +132,7 @@ def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
     entry = next((entry for entry in page.entries if entry.job_id == job_id), None)
     if entry is not None and entry.waits:
         return _wait_for_jobs(spec.after)
-    if entry is not None and spec.after and entry.needs.deadline_ms == 0:
+    if entry is not None and spec.after and entry.doomed:
         return _DOOMED
     gates = [
         *_time_gate(entry.due_ms if entry is not None else None, now_ms),
@@ -199,6 +199,8 @@ def hopeless(repo: Repository) -> dict[Wait, list[str]]:
         return found
     waits: dict[Needs, Wait] = {}
     for entry in read_page(repo).entries:
+        if entry.doomed:  # it is ended by whoever meets it, and no worker is missing
+            continue
         if entry.needs not in waits:
             waits[entry.needs] = why_not_let_in(entry.needs, seen, now_ms, unread=unread)
         wait = waits[entry.needs]

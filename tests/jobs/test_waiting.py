@@ -368,6 +368,15 @@ def test_a_submitter_is_not_promised_a_start_of_what_is_doomed(world: World) -> 
     assert why_queued(world.repo, _after(parent), child).code == "upstream_failed"
 
 
+def test_what_is_doomed_is_not_said_to_lack_time_or_a_worker(world: World) -> None:
+    """`stado up` and `doctor` name what no worker will start, and what would help."""
+    _agent(world)
+    parent = world.submit()
+    world.end(world.claimed_of(parent), Verdict.FAILED)
+    world.submit(spec=_after(parent))
+    assert hopeless(world.repo) == {}
+
+
 def test_lists_tell_what_a_job_waits_for_as_its_own_page_does(world: World) -> None:
     _agent(world)
     parent = world.submit()
