@@ -61,6 +61,13 @@ class Change:
             return self.parts[1]
         return self.parts[1].removesuffix(".json") if self.folder in _STATES else None
 
+    @property
+    def written_cell(self) -> str | None:
+        """`claim`, `end` or `open`; None where it wrote no cell."""
+        if self.folder != "status" or self.parts[2] != "cells" or self.after is None:
+            return None
+        return self.parts[3].split(".")[1]
+
     def decode_after(self, kind: type[AnyDocument]) -> AnyDocument:
         assert self.after is not None, "it was deleted"
         return decode(kind, self.key, self.after)

@@ -29,13 +29,11 @@ class MessagesChecker(Checker):
         self._may: set[tuple[str, str]] = set()
 
     def on_change(self, change: Change) -> None:
-        if change.folder != "status" or change.parts[2] != "cells" or change.after is None:
-            return
-        if change.key.endswith(".end.json"):
+        if change.written_cell == "end":
             end = change.decode_after(EndCell)
             if end.ending.verdict.state is not None:
                 self._expect(end.record, NotifyOn(end.ending.verdict.value))
-        elif change.key.endswith(".claim.json"):
+        elif change.written_cell == "claim":
             claim = change.decode_after(ClaimCell)
             for channel in channels_for(claim.record.notice_rules, NotifyOn.RUNNING):
                 self._may.add((channel, f"{claim.record.id}.{claim.record.epoch}.running"))

@@ -17,11 +17,9 @@ class RetriesChecker(Checker):
     rule = "a job is tried again as often as it may, when it may"
 
     def on_change(self, change: Change) -> None:
-        if change.folder != "status" or change.parts[2] != "cells" or change.after is None:
-            return
-        if change.key.endswith(".claim.json"):
+        if change.written_cell == "claim":
             self._check_claim(change, change.decode_after(ClaimCell))
-        elif change.key.endswith(".end.json"):
+        elif change.written_cell == "end":
             self._check_end(change.decode_after(EndCell))
 
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:

@@ -19,11 +19,9 @@ class TimesChecker(Checker):
     rule = "no job is ended before its time"
 
     def on_change(self, change: Change) -> None:
-        if change.folder != "status" or change.parts[2] != "cells" or change.after is None:
-            return
-        if change.key.endswith(".claim.json"):
+        if change.written_cell == "claim":
             self._check_claim(change, change.decode_after(ClaimCell))
-        elif change.key.endswith(".end.json"):
+        elif change.written_cell == "end":
             self._check_end(change.decode_after(EndCell))
 
     def _check_claim(self, change: Change, claim: ClaimCell) -> None:
