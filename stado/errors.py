@@ -124,6 +124,14 @@ class EngineFailed(OSError):
         super().__init__(errno.EIO, why)
 
 
+class AcceleratorsUnknown(OSError):
+    """This host has a driver for accelerators, and what it drives cannot be found out. `strerror`
+    says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EIO, why)
+
+
 class ChannelClosed(StadoError):
     """The other end of a channel between two of our processes is gone."""
 

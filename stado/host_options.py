@@ -36,6 +36,11 @@ _OPTIONS = (
         help="GiB of memory to give to jobs. Default: what is free.",
     ),
     click.option(
+        "--no-accelerators",
+        is_flag=True,
+        help="Leave this host's GPUs alone. Default: all that its driver tells of.",
+    ),
+    click.option(
         "--docker",
         metavar="PROGRAM",
         help="Client of the engine for jobs with an image; 'none': leave them to other hosts. "
@@ -78,8 +83,8 @@ _OPTIONS = (
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--docker`, `--max-run-seconds`
-    and what concerns secrets."""
+    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--no-accelerators`, `--docker`,
+    `--max-run-seconds` and what concerns secrets."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -207,6 +207,18 @@ class Containment:
     """`cgroup-v2`, `cgroup-v1`, or `watchdog`: the memory in use is looked at now and then."""
 
 
+@dataclass(frozen=True, slots=True)
+class Family:
+    """By what the processes of one job are known."""
+
+    supervisor: ProcessIdentity
+    """A forked process: what descends from it, and its session."""
+    enclosure: Sequence[Path] = ()
+    """Of its command (`JobProcess.enclosure`)."""
+    containers: Sequence[str] = ()
+    """Ids that the container engine gave."""
+
+
 class Processes(Protocol):
     """Processes of this host."""
 
@@ -239,6 +251,11 @@ class Processes(Protocol):
         """SIGKILL to all that a forked process which is gone had started: in its session, and in
         the enclosure of its command (`JobProcess.enclosure`), which is removed. Whether nothing
         of it lives any more."""
+        ...
+
+    def find_owners(self, pids: Iterable[int], families: Mapping[str, Family]) -> dict[int, str]:
+        """By pid the name of the family that it belongs to; pids of no family are left out, and
+        so are those that this process may not look at."""
         ...
 
     def containment(self) -> Containment:
@@ -310,6 +327,38 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class AcceleratorProcess:
+    """A process that has something of an accelerator, whoever's it is."""
+
+    pid: int
+    vram_mib: int | None
+    """None where the driver does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """What can be given to a job as one device: a card, or a part of one that counts as a device
+    of its own. Figures of one moment; of one that ails they may be old, or 0."""
+
+    uuid: str
+    """Visible ASCII without blanks: by this a job is confined to it."""
+    kind: str
+    """Its model as a word of [a-z0-9.+-]: `a100-sxm4-80gb`."""
+    index: int
+    """Of the card, as the driver counts."""
+    vram_total_mib: int
+    vram_used_mib: int
+    vram_free_mib: int
+    """A little less than the rest: drivers keep something for themselves."""
+    utilisation: float | None = None
+    """0 to 1, of late; None where the driver does not tell."""
+    processes: tuple[AcceleratorProcess, ...] | None = None
+    """None: who uses it cannot be told here."""
+    ailment: str | None = None
+    """Why no job must have it: a phrase."""
+
+
 class Hardware(Protocol):
     """What this host has and what of it is in use."""
 
@@ -326,6 +375,13 @@ class Hardware(Protocol):
     def disk_free_bytes(self, folder: Path) -> int: ...
 
     def disk_total_bytes(self, folder: Path) -> int: ...
+
+    def accelerators(self) -> list[Accelerator]:
+        """All that this host has, those that ail too. Takes two seconds at most: of a driver that
+        takes longer the last answer counts for a while, and then everything ails.
+
+        Raises `AcceleratorsUnknown` when there is a driver, and what it drives is not known."""
+        ...
 
     def boot_id(self) -> str | None:
         """New each time the host starts; None where it does not tell."""

@@ -26,6 +26,7 @@ from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
 from stado.storage.port import OpenStore
+from stado_agent.accelerator_watch import AcceleratorWatch, reports
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
 from stado_agent.elsewhere import no_other_stores
@@ -98,6 +99,8 @@ class AgentSettings:
     """What jobs may ask of this host."""
     max_run_seconds: int | None = None
     """How long a command may run here; None: no limit."""
+    accelerators: bool = True
+    """Whether its host's accelerators are looked at, and for jobs."""
     version: str = ""
 
 
@@ -172,6 +175,14 @@ class Agent:
         )
         self._engine = host.engine
         self._engine_watch = EngineWatch(repo.clock, host.engine)
+        self._accelerators = AcceleratorWatch(
+            repo.clock,
+            host.hardware,
+            host.processes,
+            host.folder,
+            boot_id=self._boot_id,
+            enabled=settings.accelerators,
+        )
         self._has_swept = False
         self._aftermath = Aftermath(
             repo,
@@ -333,6 +344,7 @@ class Agent:
             one.idle_since = self._repo.clock.monotonic()
             self._has_news = True
             self._supply.hurry()
+            self._accelerators.look_again()
 
     def _note_unable(self, entry: ReadyEntry | None, why: str) -> None:
         """An engine that has gone is in nobody's way but that of jobs that run in images, of which
@@ -537,6 +549,7 @@ class Agent:
         offer = self._budget.offer(self._reserved())
         hindrance = None if self._draining else self._hindrance()
         self._told_of_hindrance = hindrance is not None
+        accelerators = [] if stopped else reports(self._accelerators.sample())
         capacity = Capacity(
             consumer=self._settings.consumer,
             incarnation=self._claimant.incarnation,
@@ -550,6 +563,9 @@ class Agent:
             memory_total_gb=self._budget.memory_total_mib / 1024,
             memory_free_gb=offer.memory_mib / 1024,
             disk_free_gb=self._health.disk_free_gb(),
+            disk_total_gb=self._health.disk_total_gb(),
+            accelerators=accelerators,
+            accelerators_unknown=self._accelerators.unknown,
             jobs=self._reports(),
             draining=self._draining,
             stopped=stopped,

@@ -70,6 +70,13 @@ class HostHealth:
         except OSError:
             return 0.0
 
+    def disk_total_gb(self) -> float | None:
+        """GiB; None when the disk cannot be asked."""
+        try:
+            return round(self._hardware.disk_total_bytes(self._folder) / _GIB, 3)
+        except OSError:
+            return None
+
     def note_unable(self, why: str) -> None:
         """A job could not be started here: none is taken for a while, a longer one each time."""
         self._begin("host_unable", f"it could not start a job: {why}; it tries again now and then")

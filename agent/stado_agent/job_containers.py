@@ -102,7 +102,7 @@ class JobContainers:
                 agent=self._host.folder.root.name,
                 number=self._count,
             ),
-            id_file=self._workspace.root / f"container-{self._count}",
+            id_file=self._workspace.container_file(self._count),
             begun=self._marks / f"begun-{self._count}",
             memory_bytes=memory_bytes,
             shared_memory_bytes=memory_bytes or round(MEMORY_GB_DEFAULT * _GIB),

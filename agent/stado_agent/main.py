@@ -83,6 +83,7 @@ class _Options(NamedTuple):
     work_dir: Path | None
     cpu: float | None
     memory_gb: float | None
+    no_accelerators: bool
     max_run_seconds: int | None
     poll_seconds: float | None
     log_limit_mb: float
@@ -179,6 +180,7 @@ def run(*, target: Target, **options: Any) -> None:
         cache_bytes=stated.cache_bytes,
         secrets=stated.secrets,
         max_run_seconds=stated.max_run_seconds,
+        accelerators=not stated.no_accelerators,
         version=VERSION,
     )
     folder = HostFolder(stated.work_dir or _default_work_dir(), agent_settings.consumer)

@@ -24,6 +24,8 @@ from stado.jobs.folders import remove_folder
 from stado.ports import Clock, ProcessIdentity
 from stado_agent.log_shipping import LogEpoch
 
+_CONTAINER_PREFIX = "container-"
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -68,6 +70,17 @@ class Workspace:
         given = (self.work, self.inputs, self.output, self.checkpoints)
         for folder in (*given, self.report, self.log):
             folder.mkdir(mode=0o700)
+
+    def container_file(self, number: int) -> Path:
+        """Where the engine's client leaves the id of the container of a command."""
+        return self.root / f"{_CONTAINER_PREFIX}{number}"
+
+    def container_ids(self) -> list[str]:
+        """Of all that its commands were started in; ids are not used again."""
+        with suppress(OSError):
+            files = sorted(self.root.glob(f"{_CONTAINER_PREFIX}*"))
+            return [file.read_text("ascii", "replace").strip() for file in files]
+        return []
 
     def write_log_epoch(self, of: LogEpoch) -> None:
         """Whose log the spool holds from now on, for who finds it here: at first that of the epoch

@@ -127,12 +127,12 @@ def _tell_starting(address: str) -> None:
 
 
 def _stated(options: Mapping[str, Any]) -> list[str]:
-    """As they were typed: `--cpu=4`, and of what is repeatable each."""
+    """As they were typed: `--cpu=4`, a flag by its name, and of what is repeatable each."""
     return [
-        f"--{name.replace('_', '-')}={one}"
+        f"--{name.replace('_', '-')}" + ("" if one is True else f"={one}")
         for name, value in options.items()
         for one in (value if isinstance(value, tuple) else (value,))
-        if one is not None
+        if one is not None and one is not False
     ]
 
 

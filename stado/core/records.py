@@ -47,6 +47,15 @@ Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Gpus = Annotated[int, msgspec.Meta(ge=0, le=9_999)]
 """Of one host."""
 
+ACCELERATORS_MAX = 128
+"""Of one host: sixteen cards, each in seven parts, are fewer."""
+
+OTHER_PIDS_MAX = 8
+Pid = Annotated[int, msgspec.Meta(ge=0, le=2**32)]
+Mebibytes = Annotated[int, msgspec.Meta(ge=0, le=2**30)]
+AcceleratorId = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,96}\Z")]
+AcceleratorKind = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9.+-]{1,64}\Z")]
+
 Amount = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 """Of cores or GiB: what is free can be less than nothing."""
 
@@ -598,6 +607,33 @@ class Hindrance(Part, frozen=True, kw_only=True):
     since: Instant
 
 
+class AcceleratorReport(Part, frozen=True, kw_only=True):
+    """What an agent says of one of its host's accelerators."""
+
+    uuid: AcceleratorId
+    kind: AcceleratorKind
+    """Its model as a word: `a100-sxm4-80gb`."""
+    index: Gpus
+    """Of the card, as its driver counts."""
+    vram_total_mib: Mebibytes
+    vram_used_mib: Mebibytes
+    vram_free_mib: Mebibytes
+    """Not in use by anybody just now."""
+    vram_used_by_others_mib: Mebibytes | None = None
+    """In use by what is no job's of this host; None where who uses it cannot be told."""
+    other_pids: Annotated[list[Pid], msgspec.Meta(max_length=OTHER_PIDS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """The first processes that are no job's of this host."""
+    utilisation: Fraction | None = None
+    ailment: Line | None = None
+    """Why no job is let onto it."""
+    jobs: Annotated[list[JobId], msgspec.Meta(max_length=1024)] = msgspec.field(
+        default_factory=list
+    )
+    """Of this host, that use it."""
+
+
 class Capacity(Document, frozen=True, kw_only=True):
     """`capacity/<consumer>.json`: an agent's live resources, and what it runs."""
 
@@ -615,6 +651,12 @@ class Capacity(Document, frozen=True, kw_only=True):
     memory_total_gb: Amount
     memory_free_gb: Amount
     disk_free_gb: Amount
+    disk_total_gb: Amount | None = None
+    accelerators: Annotated[list[AcceleratorReport], msgspec.Meta(max_length=ACCELERATORS_MAX)] = (
+        msgspec.field(default_factory=list)
+    )
+    accelerators_unknown: Line | None = None
+    """Why it cannot tell of accelerators, although its host has a driver for some."""
     jobs: list[JobReport] = msgspec.field(default_factory=list)
     draining: bool = False
     stopped: bool = False

@@ -10,7 +10,9 @@ import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from stado.ports import Accelerator
 from stado.system.cgroup_mounts import MEMORY_V1, V2, Hierarchy, find_hierarchies
+from stado.system.nvidia import NvidiaAccelerators
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -19,9 +21,15 @@ class LiveHardware:
     """Figures of this host. Where control groups set a limit, it counts: of memory in either
     version, of cores in version 2."""
 
-    def __init__(self, *, hierarchies: Sequence[Hierarchy] | None = None) -> None:
-        """Those that are mounted, unless stated."""
+    def __init__(
+        self,
+        *,
+        hierarchies: Sequence[Hierarchy] | None = None,
+        accelerators: NvidiaAccelerators | None = None,
+    ) -> None:
+        """Hierarchies: those that are mounted, unless stated."""
         self._hierarchies = hierarchies
+        self._accelerators = accelerators
 
     def host_name(self) -> str:
         return platform.node()
@@ -52,6 +60,11 @@ class LiveHardware:
     def disk_total_bytes(self, folder: Path) -> int:
         status = os.statvfs(folder)
         return status.f_blocks * status.f_frsize
+
+    def accelerators(self) -> list[Accelerator]:
+        if self._accelerators is None:
+            self._accelerators = NvidiaAccelerators()
+        return self._accelerators.look()
 
     def boot_id(self) -> str | None:
         return _read_text(_BOOT_ID).strip() or None

@@ -15,13 +15,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from stado.ports import Channel, Command, Containment, JobProcess, Peer, ProcessIdentity
+from stado.ports import Channel, Command, Containment, Family, JobProcess, Peer, ProcessIdentity
 from stado.system.cgroups import Cgroups
 from stado.system.channel import SocketChannel, close_inherited, open_pair
 from stado.system.control_group import ControlGroup, Kill
@@ -29,6 +29,7 @@ from stado.system.descendants import adopt_orphans
 from stado.system.description import describe_process
 from stado.system.identity import ProcessStatus, all_processes, find_process
 from stado.system.job_process import start_command
+from stado.system.owners import find_owners
 from stado.system.signal_wakeup import SignalWakeup
 from stado.system.standing_group import (
     forget_standing_groups,
@@ -124,6 +125,9 @@ class LiveProcesses:
         for group in groups:
             group.remove()
         return True
+
+    def find_owners(self, pids: Iterable[int], families: Mapping[str, Family]) -> dict[int, str]:
+        return find_owners(pids, families, self._cgroups.groups_at)
 
     def containment(self) -> Containment:
         return self._cgroups.containment()

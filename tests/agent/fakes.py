@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stado.errors import ChannelClosed
+from stado.errors import AcceleratorsUnknown, ChannelClosed
 from stado.ports import (
+    Accelerator,
     Channel,
     Command,
     Containment,
     Event,
+    Family,
     JobProcess,
     Peer,
     ProcessIdentity,
@@ -532,6 +534,16 @@ class FakeProcesses:
                     command.signal_all(signal.SIGKILL)
         return True
 
+    def find_owners(self, pids: Iterable[int], families: Mapping[str, Family]) -> dict[int, str]:
+        """Commands of its supervisors, by their pids."""
+        names = {family.supervisor: name for name, family in families.items()}
+        return {
+            command.identity.pid: names[process.identity]
+            for process in self.forked
+            for command in process.commands
+            if process.identity in names and command.identity.pid in set(pids)
+        }
+
     def containment(self) -> Containment:
         return Containment(contains_by="process-tree", limits_memory_by="watchdog")
 
@@ -564,6 +576,13 @@ class FakeHardware:
         self.disk_error: OSError | None = None
         self.disk_free = 100 * GIB
         self.boot = "boot-1"
+        self.devices: list[Accelerator] = []
+        self.devices_error: AcceleratorsUnknown | None = None
+
+    def accelerators(self) -> list[Accelerator]:
+        if self.devices_error is not None:
+            raise self.devices_error
+        return list(self.devices)
 
     def host_name(self) -> str:
         return "host-a"

@@ -17,11 +17,11 @@ from stado.core.documents import decode
 from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
-from stado.errors import NotFound
+from stado.errors import AcceleratorsUnknown, NotFound
 from stado.jobs.claim import Claimant
 from stado.jobs.endings import ending_of_lost, give_verdict, settle
 from stado.jobs.life import seal_epoch
-from stado.ports import Engine, ProcessIdentity
+from stado.ports import Accelerator, AcceleratorProcess, Engine, ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
@@ -511,6 +511,34 @@ def test_a_broadcast_tells_what_there_is_and_what_runs(host: Host) -> None:
     (report,) = second.jobs
     assert (report.job_id, report.epoch) == (job, 1)
     assert report.signs > 0
+
+
+def test_a_broadcast_tells_of_accelerators_and_who_uses_them(host: Host) -> None:
+    """R179: each by its id; of what a job uses whose it is, of what others use which pids."""
+    host.script(60)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    pid = host.processes.forked[0].commands[0].identity.pid
+    host.hardware.devices = [
+        Accelerator(
+            uuid="GPU-0",
+            kind="a100-sxm4-80gb",
+            index=0,
+            vram_total_mib=81_920,
+            vram_used_mib=30_000,
+            vram_free_mib=51_000,
+            processes=(AcceleratorProcess(pid, 10_000), AcceleratorProcess(7, 20_000)),
+        )
+    ]
+    host.step_for(LEASE / 8 + 2)
+    (card,) = host.capacity().accelerators
+    assert (card.uuid, card.jobs, card.other_pids) == ("GPU-0", [job], [7])
+    assert card.vram_used_by_others_mib == 20_000
+    assert host.capacity().disk_total_gb == 100
+    host.hardware.devices_error = AcceleratorsUnknown("the driver does not answer")
+    host.step_for(LEASE / 8 + 2)
+    assert host.capacity().accelerators == []
+    assert host.capacity().accelerators_unknown == "the driver does not answer"
 
 
 def test_what_begins_and_ends_here_is_told_soon(host: Host) -> None:

@@ -103,6 +103,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "urllib3": (*_GCS, "stado.storage.s3_errors"),
     "tenacity": ("stado.storage",),
     "psutil": ("stado.system",),
+    "pynvml": ("stado.system.nvml_probe",),
     "pathspec": ("stado.system",),
     "msgspec": ("stado.core",),
     "click": (

@@ -6,15 +6,17 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stado.core.sidecar import NAME as SIDECAR
 from stado.ports import (
+    Accelerator,
     Channel,
     Command,
     Containment,
+    Family,
     JobProcess,
     Peer,
     ProcessIdentity,
@@ -246,6 +248,9 @@ class SimProcesses:
                 command.die(-signal.SIGKILL)
         return True
 
+    def find_owners(self, pids: Iterable[int], families: Mapping[str, Family]) -> dict[int, str]:
+        return {}
+
     def containment(self) -> Containment:
         return Containment(contains_by="process-tree", limits_memory_by="watchdog")
 
@@ -276,6 +281,9 @@ class SimHardware:
 
     def disk_total_bytes(self, folder: Path) -> int:
         return 200 * _GIB
+
+    def accelerators(self) -> list[Accelerator]:
+        return []
 
     def boot_id(self) -> str | None:
         return self._host.boot_id
