@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import click
 
 from stado.cli import render
+from stado.cli.accelerator_views import (
+    accelerator_fields,
+    accelerator_remarks,
+    accelerators_cell,
+)
 from stado.cli.screen import Frame
 from stado.cli.tables import Column, cell_width
 from stado.core.records import Capacity, Hindrance
@@ -24,11 +29,13 @@ _STATE_STYLES = {
     "stopped": "bright_black",
 }
 
+_GPUS = "GPUS"
 _COLUMNS = (
     Column("AGENT", width_max=32),
     Column("STATE", styles=_STATE_STYLES),
     Column("CORES", right=True),
     Column("MEMORY GiB", right=True),
+    Column(_GPUS, right=True),
     Column("DISK GiB", right=True, expendable=True),
     Column("JOBS", right=True),
     Column("SEEN", right=True),
@@ -140,12 +147,23 @@ def _may_lack_some(sights: Sequence[AgentSight], unreadable: Sequence[Unreadable
 
 
 def _lines(rows: Sequence[Sequence[str]], remarks: Sequence[str]) -> list[str]:
+    columns, rows = _without_gpus_if_none(rows)
     if not any(remarks):
-        return render.clean_table_lines(_COLUMNS, rows)
-    columns = [*_COLUMNS, Column("REMARKS")]
+        return render.clean_table_lines(columns, rows)
+    columns = [*columns, Column("REMARKS")]
     return render.clean_table_lines(
         columns, [[*row, text] for row, text in zip(rows, remarks, strict=True)]
     )
+
+
+def _without_gpus_if_none(
+    rows: Sequence[Sequence[str]],
+) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
+    place = [column.title for column in _COLUMNS].index(_GPUS)
+    if any(row[place] for row in rows):
+        return _COLUMNS, rows
+    left = [row[:place] + row[place + 1 :] for row in map(list, rows)]
+    return _COLUMNS[:place] + _COLUMNS[place + 1 :], left
 
 
 def _fits_beside(lines: Sequence[str], remarks: Sequence[str]) -> bool:
@@ -174,6 +192,7 @@ def _cells(sight: AgentSight, held: Sequence[str] | None) -> list[str]:
         sight.state.value,
         f"{max(0.0, one.cpu_free):g}/{one.cpu_total:g}",
         f"{max(0.0, one.memory_free_gb):.1f}/{one.memory_total_gb:.1f}",
+        accelerators_cell(one),
         _amount_text(one.disk_free_gb),
         f"{jobs:,}",
         render.short_duration(sight.age_seconds),
@@ -211,6 +230,7 @@ def _remarks(sight: AgentSight, held: Sequence[str] | None, *, with_means: bool)
         yield f"not heard for {render.duration(sight.age_seconds)}"
     if held:
         yield held_text(held)
+    yield from accelerator_remarks(one)
     if one.host not in one.consumer:
         yield f"on {one.host}"
     if one.throttled:
@@ -246,10 +266,14 @@ def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any
         "memory_free_gb": one.memory_free_gb,
         "memory_total_gb": one.memory_total_gb,
         "disk_free_gb": one.disk_free_gb,
+        "disk_total_gb": one.disk_total_gb,
+        "accelerators": [accelerator_fields(report) for report in one.accelerators],
+        "accelerators_unknown": one.accelerators_unknown,
         "jobs": [{"job_id": job.job_id, "epoch": job.epoch} for job in one.jobs],
         "held": None if held is None else list(held),
         "last_report_at": render.instant_text(one.at),
         "age_seconds": round(sight.age_seconds, 3),
+        "clock_ahead_seconds": round(sight.skew_seconds, 3),
         "broadcast_seconds": one.broadcast_seconds,
         "version": one.version,
         "incarnation": one.incarnation,

@@ -25,7 +25,7 @@ from tests.agent.fakes import FakeHardware
 from tests.jobs.fakes import FakeClock
 
 SUPERVISOR = ProcessIdentity(500, 7)
-JOB = "20260301-120000-x"
+JOB = "abcdefghijklmnop-07"
 CONTAINER = "4f" * 32
 TWENTY_OF_24 = Accelerator(
     uuid="GPU-0",
