@@ -27,9 +27,13 @@ def accelerator_remarks(one: Capacity) -> Iterator[str]:
     """What is wrong with them."""
     if one.accelerators_unknown is not None:
         yield f"what GPUs it has is not known: {one.accelerators_unknown}"
+    by_ailment: dict[str, set[int]] = {}
     for report in one.accelerators:
         if report.ailment is not None:
-            yield f"GPU {report.index} is not given to jobs: {report.ailment}"
+            by_ailment.setdefault(report.ailment, set()).add(report.index)
+    for ailment, numbers in by_ailment.items():
+        named = ", ".join(map(str, sorted(numbers)))
+        yield f"GPU {named} {'is' if len(numbers) == 1 else 'are'} not given to jobs: {ailment}"
 
 
 def accelerator_lines(one: Capacity) -> list[str]:

@@ -86,11 +86,14 @@ class NvidiaAccelerators:
             self._fail(f"its probe cannot be started: {error.strerror}")
 
     def _ask(self, probe: _Probe) -> None:
+        """An answer is waited for once, and then looked for."""
+        patience_seconds = 0.0
         try:
             if not probe.asked:
                 self._asked_at = self._monotonic()
                 probe.ask()
-            answer = probe.answer(self._patience_seconds)
+                patience_seconds = self._patience_seconds
+            answer = probe.answer(patience_seconds)
         except (ChannelClosed, ValueError):
             self._give_up(probe)
             self._fail(f"the probe of NVIDIA's driver {probe.how_it_ended()}")

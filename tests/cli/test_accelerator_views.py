@@ -64,6 +64,12 @@ def test_hosts_counts_those_that_nobody_uses(stado: Program, world: World) -> No
     assert "what GPUs it has is not known: the driver does not answer" in rows[1]
 
 
+def test_what_ails_several_is_said_once(stado: Program, world: World) -> None:
+    why = "the driver does not answer"
+    report(world, "a@box", accelerators=[card(number, ailment=why) for number in range(3)])
+    assert f"GPU 0, 1, 2 are not given to jobs: {why}" in stado("hosts").stdout
+
+
 def test_json_has_each_of_them(stado: Program, world: World) -> None:
     """R179."""
     report(world, "a@box", accelerators=[USED], disk_total_gb=2000)

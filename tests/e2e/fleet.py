@@ -25,6 +25,7 @@ from stado.jobs.status import Story, states_of, story
 from stado.jobs.submit import Submission, submit
 from stado.settings import Settings
 from stado_agent.workspace import HostFolder
+from tests.engines.nvml import NvidiaStandIn
 
 ROOT = Path(__file__).parents[2]
 _POLL_SECONDS = 0.05
@@ -94,6 +95,10 @@ class Fleet:
     def live_in(self, time_zone: str) -> None:
         """Where processes that are started from here on are."""
         self._environment |= {"TZ": time_zone}
+
+    def see_cards_of(self, nvidia: NvidiaStandIn) -> None:
+        """Agents that are started from here on find a driver of NVIDIA's."""
+        self._environment = nvidia.environment_over(self._environment)
 
     def authenticate_by(self, file: Path) -> None:
         """Processes that are started from here on find their AWS credentials there alone."""

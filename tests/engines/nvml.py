@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,9 @@ from typing import Any
 
 _BINDINGS = Path(__file__).with_name("pynvml_stand_in.py")
 _LIBRARIES = ("/libc.so", "/libc-", "/ld-musl")
+
+SEES_PIDS = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+"""In another namespace than the first nobody can say whose pid it is that a driver tells."""
 
 A100 = "NVIDIA A100-SXM4-80GB"
 
@@ -26,7 +29,7 @@ def card(number: int, **facts: Any) -> dict[str, Any]:
 
 
 class NvidiaStandIn:
-    """`environment`: what a process needs to see it."""
+    """Of one host."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -36,13 +39,16 @@ class NvidiaStandIn:
 
     @property
     def environment(self) -> dict[str, str]:
-        paths = [str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-        library_paths = [str(self._folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-        return {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "LD_LIBRARY_PATH": os.pathsep.join(library_paths),
+        return self.environment_over(os.environ)
+
+    def environment_over(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What makes a process see it, over all else."""
+        first = {name: str(self._folder) for name in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+        given = {
+            name: os.pathsep.join(filter(None, [path, environment.get(name)]))
+            for name, path in first.items()
         }
+        return {**environment, **given}
 
     def play(self, *cards: dict[str, Any], **library: Any) -> None:
         """From now on there are these cards. `library`: `errors`, `hang`, `crash` of functions."""

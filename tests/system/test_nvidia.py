@@ -18,15 +18,13 @@ from stado.ports import Accelerator, AcceleratorProcess
 from stado.system.hardware import LiveHardware
 from stado.system.nvidia import NvidiaAccelerators
 from stado.system.nvidia_cards import kind_of
-from tests.engines.nvml import NvidiaStandIn, card, stand_in_for_nvidia
+from tests.engines.nvml import SEES_PIDS, NvidiaStandIn, card, stand_in_for_nvidia
 from tests.jobs.fakes import FakeClock
 from tests.system.commands import WAIT_SECONDS, eventually
 
 GPU_IS_LOST, VERSION_MISMATCH, NO_PERMISSION, UNKNOWN_ERROR = 15, 18, 4, 999
 HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 MEMORY = "nvmlDeviceGetMemoryInfo_v2"
-SEES_PIDS = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
-"""In another namespace than the first nobody can say whose pid it is that a driver tells."""
 
 
 @pytest.fixture
