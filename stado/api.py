@@ -20,6 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from stado import composition
 from stado.core import ids
+from stado.core.envelope import Spot, with_cards
 from stado.core.inputs import parse_wanted
 from stado.core.notice_words import parse_rules
 from stado.core.pipelines import parse_step
@@ -71,6 +72,25 @@ class JobOptions(TypedDict, total=False):
     priority: int
     cpu: float | None
     memory_gb: float | None
+    gpus: int | str | None
+    gpu_type: str | None
+    vram_gb: float | None
+    disk_gb: float | None
+    exclusive: bool
+    pinned_host: str | None
+    label: Sequence[str]
+    machine_type: str | None
+    provider: str | None
+    pin_provider: bool
+    spot: bool | None
+    max_cost_per_hour: float | None
+    boot_disk_gb: float | None
+    model: str | None
+    runtime_seconds_estimate: int | None
+    group: str | None
+    not_before: datetime | None
+    yieldable: bool
+    max_yields: int | None
     deadline_at: datetime | None
     timeout: int | None
     idle_timeout: int | None
@@ -107,6 +127,7 @@ class JobOptions(TypedDict, total=False):
     then_checkpoint: str | None
     then_cpu: float | None
     then_memory_gb: float | None
+    then_gpus: int | None
 
 
 _FIELDS: Mapping[str, str] = {
@@ -117,6 +138,7 @@ _FIELDS: Mapping[str, str] = {
     "secret_env": "secrets",
     "expect_output": "expected_outputs",
     "tag": "tags",
+    "label": "labels",
     "start_from": "start_from_ref",
     "input_artifact": "input_artifacts",
     "after": "after_refs",
@@ -362,7 +384,9 @@ def _request(
     unpinned_names = {one.name for one in fields(Unpinned)}
     unpinned = {name: stated.pop(name) for name in unpinned_names & stated.keys()}
     texts = [_command(command) for command in commands or ()]
-    return make_request(texts, checked_spec(**stated), batch=batch), Unpinned(**unpinned)
+    return make_request(texts, checked_spec(**with_cards(stated)), batch=batch), Unpinned(
+        **unpinned
+    )
 
 
 def _read(name: str, value: Any) -> Any:
@@ -370,6 +394,8 @@ def _read(name: str, value: Any) -> Any:
     that would be taken for another."""
     if name == "max_lease_losses" and value == "unlimited":
         return -1
+    if name == "spot" and isinstance(value, bool):
+        return Spot.REQUIRE if value else Spot.NEVER
     if name in ("env", "secret_env", "input_artifact", "then") and not isinstance(value, Mapping):
         raise TypeError(f"{name} is a mapping of names, not a {type(value).__name__}")
     if name == "input_artifact":
@@ -386,6 +412,7 @@ def _read(name: str, value: Any) -> Any:
 _LISTED: Mapping[str, Callable[[list[Any]], Any]] = {
     "after": tuple,
     "tag": tag_list,
+    "label": list,
     "notify": parse_rules,
     "expect_output": list,
     "retry_on": list,

@@ -41,6 +41,26 @@ _OPTIONS = (
         help="Leave this host's GPUs alone. Default: all that its driver tells of.",
     ),
     click.option(
+        "--label",
+        "labels",
+        envvar="STADO_LABELS",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="What jobs may ask of their host (repeatable). [env: STADO_LABELS, several with "
+        "blanks]",
+    ),
+    click.option("--machine-type", metavar="TYPE", help="What kind of machine this is."),
+    click.option(
+        "--provider", metavar="NAME", help="Whose machine this is. Default: local, one's own."
+    ),
+    click.option("--spot", is_flag=True, help="This machine can be taken away at any moment."),
+    click.option(
+        "--price-per-hour",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="DOLLARS",
+        help="What it costs, for jobs that state how much it may. Default: nothing.",
+    ),
+    click.option(
         "--docker",
         metavar="PROGRAM",
         help="Client of the engine for jobs with an image; 'none': leave them to other hosts. "
@@ -83,8 +103,8 @@ _OPTIONS = (
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--consumer-id`, `--work-dir`, `--cpu`, `--memory-gb`, `--no-accelerators`, `--docker`,
-    `--max-run-seconds` and what concerns secrets."""
+    """Adds what says where jobs work, what they get, what the host is, and what concerns
+    secrets."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

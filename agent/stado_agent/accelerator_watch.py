@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stado.core.admission import Card, held_text
 from stado.core.records import ACCELERATORS_MAX, OTHER_PIDS_MAX, AcceleratorReport
 from stado.errors import AcceleratorsUnknown
 from stado.ports import (
@@ -147,6 +148,28 @@ def _use(device: Accelerator, owners: Mapping[int, str]) -> AcceleratorUse:
             by_jobs.setdefault(owners[process.pid], []).append(process)
     others = [process for process in device.processes or () if process.pid not in owners]
     return AcceleratorUse(device, by_jobs, others)
+
+
+def cards(uses: Sequence[AcceleratorUse]) -> list[Card]:
+    """Those that can be given to jobs, as they are now."""
+    return [
+        Card(
+            uuid=use.device.uuid,
+            kind=use.device.kind,
+            total_mib=use.device.vram_total_mib,
+            free_mib=use.device.vram_free_mib,
+            others_mib=use.vram_used_by_others_mib or 0,
+            others=others_text(use),
+        )
+        for use in uses
+        if use.device.ailment is None
+    ]
+
+
+def others_text(use: AcceleratorUse) -> str:
+    """What no job of this host has of the card, for people."""
+    pids = [process.pid for process in use.by_others[:OTHER_PIDS_MAX]]
+    return held_text(use.vram_used_by_others_mib or 0, pids)
 
 
 def reports(uses: Sequence[AcceleratorUse]) -> list[AcceleratorReport]:

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from stado.core.order import Needs
+from stado.core.admission import Reservation
 from stado.core.records import Holder
 from stado.core.states import Reason, State
 from stado.errors import EngineFailed, StoreError, Unreadable
@@ -38,7 +38,7 @@ class _Death:
     supervisor: ProcessIdentity
     job_id: str
     epoch: int
-    needs: Needs
+    held: Reservation
     enclosure: list[Path]
     ended: bool
     """Whether nothing of its job lives any more."""
@@ -68,9 +68,9 @@ class Aftermath:
         self._ask_at = float("-inf")
 
     @property
-    def reserved(self) -> list[Needs]:
+    def reserved(self) -> list[Reservation]:
         """What those still use whose processes cannot be ended."""
-        return [death.needs for death in self._deaths if not death.ended]
+        return [death.held for death in self._deaths if not death.ended]
 
     @property
     def job_ids(self) -> set[str]:
@@ -82,7 +82,7 @@ class Aftermath:
         *,
         job_id: str,
         epoch: int,
-        needs: Needs,
+        held: Reservation,
         of_this_boot: bool = True,
     ) -> None:
         """Its note, if there is one, names what held the command together, and the epoch that it
@@ -93,7 +93,7 @@ class Aftermath:
         else:
             enclosure, epoch = [Path(folder) for folder in note.enclosure], note.epoch
         self._deaths.append(
-            _Death(supervisor, job_id, epoch, needs, enclosure, ended=not of_this_boot)
+            _Death(supervisor, job_id, epoch, held, enclosure, ended=not of_this_boot)
         )
 
     def turn(self) -> bool:
@@ -134,7 +134,7 @@ class Aftermath:
         why = "it does not end"
         try:
             death.ended = self._processes.kill_session(death.supervisor, death.enclosure)
-            if death.ended and death.needs.image:
+            if death.ended and death.held.needs.image:
                 death.ended = False
                 self._end_containers(death.supervisor)
                 death.ended = True

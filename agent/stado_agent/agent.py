@@ -8,33 +8,36 @@ even its death, touches a running job.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stado.core.admission import Offer
+from stado.core.admission import Card, Offer, Reservation, choose_cards
+from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
 from stado.core.liveness import Vigil
-from stado.core.order import Needs, ReadyEntry
+from stado.core.order import ReadyEntry
 from stado.core.records import Capacity, Hindrance, JobReport
 from stado.core.settings import DeploymentSettings
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
-from stado.jobs.claim import Claimant
+from stado.jobs.claim import Claimant, Place
 from stado.jobs.expiry import expire_entry
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
 from stado.storage.port import OpenStore
-from stado_agent.accelerator_watch import AcceleratorWatch, reports
+from stado_agent.accelerator_watch import AcceleratorWatch, cards, reports
 from stado_agent.aftermath import Aftermath, SalvageRota
-from stado_agent.budget import Budget, Limits
+from stado_agent.budget import Budget, DiskLeft, Limits
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
+from stado_agent.places import order_of, place_for
 from stado_agent.rules import Rules
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
@@ -67,6 +70,8 @@ class _Supervised:
 
     peer: Peer
     entry: ReadyEntry | None = None
+    cards: tuple[str, ...] = ()
+    """That its job was given."""
     salvaging: str | None = None
     """Name of a workspace."""
     idle_since: float = 0.0
@@ -78,6 +83,18 @@ class _Supervised:
     @property
     def pid(self) -> int:
         return self.peer.identity.pid
+
+
+@dataclass(frozen=True, slots=True)
+class WhatItIs:
+    """What the owner says of the host."""
+
+    machine_type: str | None = None
+    provider: str = PROVIDER_DEFAULT
+    spot: bool = False
+    labels: tuple[str, ...] = ()
+    price_per_hour: float | None = None
+    """Dollars; None: nobody counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +116,7 @@ class AgentSettings:
     """What jobs may ask of this host."""
     max_run_seconds: int | None = None
     """How long a command may run here; None: no limit."""
+    what: WhatItIs = field(default_factory=WhatItIs)
     accelerators: bool = True
     """Whether its host's accelerators are looked at, and for jobs."""
     version: str = ""
@@ -151,7 +169,9 @@ class Agent:
             entropy=repo.entropy,
         )
         self._take_throttled = take_throttled
-        self._budget = Budget(host.hardware, settings.limits)
+        self._budget = Budget(
+            host.hardware, settings.limits, cards=self._cards, disk=self._disk_left
+        )
         self._health = HostHealth(
             repo.clock,
             host.hardware,
@@ -326,7 +346,7 @@ class Agent:
                     one.peer.identity,
                     job_id=one.entry.job_id,
                     epoch=one.entry.epoch,
-                    needs=one.entry.needs,
+                    held=Reservation(one.entry.needs, one.cards),
                 )
 
     def _heed(self, one: _Supervised, message: Mapping[str, object]) -> None:
@@ -372,7 +392,7 @@ class Agent:
             note.supervisor,
             job_id=note.job_id,
             epoch=note.epoch,
-            needs=note.needs,
+            held=Reservation(note.needs, note.cards),
             of_this_boot=self._is_of_this_boot(note),
         )
 
@@ -396,9 +416,13 @@ class Agent:
 
     # --- letting jobs in ----------------------------------------------------------------
 
-    def _reserved(self) -> list[Needs]:
-        own = [one.entry.needs for one in self._supervised if one.entry is not None]
-        inherited = [note.needs for note in self._inherited]
+    def _reserved(self) -> list[Reservation]:
+        own = [
+            Reservation(one.entry.needs, one.cards)
+            for one in self._supervised
+            if one.entry is not None
+        ]
+        inherited = [Reservation(note.needs, note.cards) for note in self._inherited]
         return own + inherited + self._aftermath.reserved
 
     def _dispatch(self) -> None:
@@ -418,9 +442,16 @@ class Agent:
                 return
             in_hand.add(entry.job_id)
             one = self._idle_or_forked()
-            one.entry = entry
+            place = self._place_for(entry, offer)
+            one.entry, one.cards = entry, place.cards
             trial = self._health.on_probation
-            order = {"do": "run", "entry": entry.name, "trial": trial, "rules": self._allowed()}
+            order = {
+                "do": "run",
+                "entry": entry.name,
+                "trial": trial,
+                "rules": self._allowed(),
+                "place": order_of(place),
+            }
             if not self._send(one, order):
                 self._supply.rest(_REST_SECONDS)
                 return
@@ -434,7 +465,43 @@ class Agent:
         if images and not self._has_swept:
             self._sweep_containers()
         self._has_swept = images
-        return replace(self._budget.offer(self._reserved()), images=images)
+        return replace(
+            self._budget.offer(self._reserved()),
+            images=images,
+            facts=fact_codes(self._facts()),
+            price_milli=self._price_milli(),
+        )
+
+    def _cards(self) -> list[Card]:
+        return cards(self._accelerators.latest())
+
+    def _disk_left(self) -> DiskLeft | None:
+        return self._health.disk_left()
+
+    def _place_for(self, entry: ReadyEntry, offer: Offer) -> Place:
+        chosen = choose_cards(entry.needs, offer.cards) or ()
+        return place_for(
+            entry.needs,
+            [card for card in offer.cards if card.uuid in chosen],
+            facts=frozenset(self._facts()),
+            price_milli=self._price_milli(),
+            machine_type=self._settings.what.machine_type,
+        )
+
+    def _facts(self) -> tuple[str, ...]:
+        what = self._settings.what
+        facts = host_facts(
+            consumer=self._settings.consumer,
+            machine_type=what.machine_type,
+            provider=what.provider,
+            spot=what.spot,
+            labels=what.labels,
+        )
+        return tuple(facts)
+
+    def _price_milli(self) -> int:
+        price = self._settings.what.price_per_hour
+        return 0 if price is None else math.ceil(price * 1000)
 
     def _sweep_containers(self) -> None:
         """As soon as the engine answers, and answers again: what it did not remove meanwhile is
@@ -563,6 +630,13 @@ class Agent:
             memory_total_gb=self._budget.memory_total_mib / 1024,
             memory_free_gb=offer.memory_mib / 1024,
             disk_free_gb=self._health.disk_free_gb(),
+            disk_left_gb=(offer.disk_mib or 0) / 1024,
+            machine_type=self._settings.what.machine_type,
+            provider=self._settings.what.provider,
+            spot=self._settings.what.spot,
+            labels=list(self._settings.what.labels),
+            price_per_hour=self._settings.what.price_per_hour,
+            closed=offer.closed,
             disk_total_gb=self._health.disk_total_gb(),
             accelerators=accelerators,
             accelerators_unknown=self._accelerators.unknown,

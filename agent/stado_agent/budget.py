@@ -4,11 +4,10 @@ until a resource is spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from stado.core.admission import Offer
-from stado.core.order import Needs
+from stado.core.admission import Card, Offer, Reservation
 from stado.ports import Hardware
 
 _MIB = 1024 * 1024
@@ -22,12 +21,34 @@ class Limits:
     memory_gb: float | None = None
 
 
-class Budget:
-    """The resources of one agent."""
+@dataclass(frozen=True, slots=True)
+class DiskLeft:
+    """Of the file system that jobs' folders are on, in MiB, less what is to be kept free."""
 
-    def __init__(self, hardware: Hardware, limits: Limits) -> None:
+    total_mib: int
+    free_mib: int
+
+
+def no_cards() -> Sequence[Card]:
+    return ()
+
+
+class Budget:
+    """The resources of one agent. `cards`: the accelerators as they are now, whatever our jobs
+    have of them; `disk`: None when it cannot be asked, and then no disk is promised."""
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        limits: Limits,
+        *,
+        cards: Callable[[], Sequence[Card]] = no_cards,
+        disk: Callable[[], DiskLeft | None] = lambda: None,
+    ) -> None:
         self._hardware = hardware
         self._limits = limits
+        self._cards = cards
+        self._disk = disk
 
     @property
     def cpu_total(self) -> float:
@@ -40,12 +61,35 @@ class Budget:
             return round(self._limits.memory_gb * 1024)
         return self._hardware.memory_total_bytes() // _MIB
 
-    def offer(self, reserved: Iterable[Needs]) -> Offer:
-        """What is left beside these reservations, and no more memory than is free just now."""
-        offer = Offer(cpu_milli=round(self.cpu_total * 1000), memory_mib=self.memory_total_mib)
-        for needs in reserved:
-            offer = offer.less(needs)
-        if self._limits.memory_gb is not None:
-            return offer
-        free_now = self._hardware.memory_available_bytes() // _MIB
-        return Offer(offer.cpu_milli, min(offer.memory_mib, free_now))
+    def offer(self, reserved: Iterable[Reservation]) -> Offer:
+        """What is left beside these reservations, and no more memory, disk or memory of a card
+        than is free just now."""
+        disk = self._disk()
+        seen = tuple(self._cards())
+        offer = Offer(
+            cpu_milli=round(self.cpu_total * 1000),
+            memory_mib=self.memory_total_mib,
+            disk_mib=0 if disk is None else disk.total_mib,
+            cards=tuple(replace(card, free_mib=_not_of_others(card)) for card in seen),
+        )
+        for held in reserved:
+            offer = offer.less(held)
+        return self._no_more_than_is_free(offer, seen, disk)
+
+    def _no_more_than_is_free(
+        self, offer: Offer, seen: Sequence[Card], disk: DiskLeft | None
+    ) -> Offer:
+        free_now = {card.uuid: card.free_mib for card in seen}
+        cards = tuple(
+            replace(card, free_mib=min(card.free_mib, free_now[card.uuid])) for card in offer.cards
+        )
+        memory_mib = offer.memory_mib
+        if self._limits.memory_gb is None:
+            memory_mib = min(memory_mib, self._hardware.memory_available_bytes() // _MIB)
+        disk_mib = 0 if disk is None else min(offer.disk_mib or 0, disk.free_mib)
+        return replace(offer, memory_mib=memory_mib, cards=cards, disk_mib=disk_mib)
+
+
+def _not_of_others(card: Card) -> int:
+    """What our jobs may have of it together."""
+    return card.total_mib - card.others_mib

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from stado.core.records import Record
-from stado.core.spec import largest_text, variable_bytes
+from stado.core.spec import CARDS_VARIABLE, largest_text, variable_bytes
 from stado_agent.workspace import Workspace
 
 _WITHHELD_PREFIXES = ("STADO_", "AWS_")
 _WITHHELD = frozenset({"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_ACCESS_TOKEN"})
-
-_WITHOUT_ACCELERATORS = {"CUDA_VISIBLE_DEVICES": ""}
-"""A job that reserves none must not find those that another one uses."""
 
 
 def command_environment(
@@ -32,7 +29,6 @@ def command_environment(
     `body_run`: for which time the command is run in this epoch."""
     return {
         **inherited_environment(host),
-        **_WITHOUT_ACCELERATORS,
         **record.spec.environment,
         **secrets,
         **_own(record, workspace),
@@ -50,7 +46,6 @@ def contained_environment(
     """In a container: the image's own variables are there already, the host's mean nothing."""
     return {
         "HOME": str(workspace.work),
-        **_WITHOUT_ACCELERATORS,
         **record.spec.environment,
         **secrets,
         **_own(record, workspace),
@@ -76,6 +71,11 @@ def sizes_text(environment: Mapping[str, str], host: Mapping[str, str]) -> str:
     )
 
 
+def _cards(record: Record) -> str:
+    """Nothing for a job that reserves none: it must not find those that another one uses."""
+    return ",".join(record.holder.cards) if record.holder is not None else ""
+
+
 def _own(record: Record, workspace: Workspace) -> dict[str, str]:
     own = {
         "STADO_JOB_ID": record.id,
@@ -85,6 +85,7 @@ def _own(record: Record, workspace: Workspace) -> dict[str, str]:
         "STADO_OUTPUT_DIR": str(workspace.output),
         "STADO_CHECKPOINT_DIR": str(workspace.checkpoints),
         "STADO_REPORT_DIR": str(workspace.report),
+        CARDS_VARIABLE: _cards(record),
         "STADO_WORLD_SIZE": "1",
         "STADO_RANK": "0",
     }

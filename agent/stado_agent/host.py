@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stado.core.order import ReadyEntry
-from stado.jobs.claim import Claimant
+from stado.jobs.claim import ANY_PLACE, Claimant, Place
 from stado.jobs.repository import Repository
 from stado.ports import Engine, Processes, ProcessIdentity
 from stado.storage.port import OpenStore
@@ -42,6 +42,8 @@ class Host:
     secrets: Secrets = field(default_factory=lambda: Secrets(SecretSettings()))
     engine: Engine | None = None
     """For jobs that run in images; None: they are not run here."""
+    place: Place = ANY_PLACE
+    """Of the job in the supervisor's hands."""
     enclosure: list[Path] = field(default_factory=list)
     """Of the last command: most commands of a supervisor have the same."""
 
@@ -62,6 +64,7 @@ class Host:
             job_id=entry.job_id,
             epoch=entry.epoch if epoch is None else epoch,
             needs=entry.needs,
+            cards=self.place.cards,
             workspace=workspace.root.name,
             boot_id=self.boot_id,
             enclosure=tuple(str(folder) for folder in self.enclosure),

@@ -14,10 +14,12 @@ from pathlib import Path
 from stado.core.records import Hindrance
 from stado.ports import Clock, Hardware
 from stado.sizes import in_words
+from stado_agent.budget import DiskLeft
 
 log = logging.getLogger(__name__)
 
 _GIB = 1024**3
+_MIB = 1024**2
 _RESERVE_BYTES_MAX = 1 * _GIB
 _RESERVE_SHARE = 0.05
 """Of the disk: what is kept free by default, 1 GiB at most."""
@@ -69,6 +71,18 @@ class HostHealth:
             return round(self._hardware.disk_free_bytes(self._folder) / _GIB, 3)
         except OSError:
             return 0.0
+
+    def disk_left(self) -> DiskLeft | None:
+        """None when the disk cannot be asked."""
+        try:
+            reserve = self._reserve_bytes()
+            total = self._hardware.disk_total_bytes(self._folder)
+            free = self._hardware.disk_free_bytes(self._folder)
+        except OSError:
+            return None
+        return DiskLeft(
+            total_mib=max(0, total - reserve) // _MIB, free_mib=max(0, free - reserve) // _MIB
+        )
 
     def disk_total_gb(self) -> float | None:
         """GiB; None when the disk cannot be asked."""

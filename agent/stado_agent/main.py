@@ -19,6 +19,7 @@ from stado.composition import (
     read_settings,
     unused_repository,
 )
+from stado.core.envelope import PROVIDER_DEFAULT, check_label, check_word
 from stado.errors import Refused
 from stado.host_options import host_options
 from stado.settings import Settings
@@ -28,7 +29,7 @@ from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from stado.target import Target, target_options
 from stado.version import VERSION
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
 from stado_agent.budget import Limits
 from stado_agent.environment import inherited_environment
 from stado_agent.log_spool import LogLimit
@@ -95,6 +96,27 @@ class _Options(NamedTuple):
     allow_secret: tuple[str, ...]
     cache_gb: float | None
     docker: str | None
+    labels: tuple[str, ...]
+    machine_type: str | None
+    provider: str | None
+    spot: bool
+    price_per_hour: float | None
+
+    @property
+    def what(self) -> WhatItIs:
+        """Raises `Refused`."""
+        provider = self.provider or PROVIDER_DEFAULT
+        check_word("machine-type", self.machine_type)
+        check_word("provider", provider)
+        for label in self.labels:
+            check_label(label)
+        return WhatItIs(
+            machine_type=self.machine_type,
+            provider=provider,
+            spot=self.spot,
+            labels=tuple(sorted(set(self.labels))),
+            price_per_hour=self.price_per_hour,
+        )
 
     @property
     def cache_bytes(self) -> int | None:
@@ -180,6 +202,7 @@ def run(*, target: Target, **options: Any) -> None:
         cache_bytes=stated.cache_bytes,
         secrets=stated.secrets,
         max_run_seconds=stated.max_run_seconds,
+        what=stated.what,
         accelerators=not stated.no_accelerators,
         version=VERSION,
     )

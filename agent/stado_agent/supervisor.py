@@ -6,6 +6,7 @@ It outlives the agent that forked it, and never has more than one job at a time.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from stado.core.documents import from_plain
@@ -17,6 +18,7 @@ from stado.jobs.repository import Repository
 from stado.ports import Channel
 from stado_agent.host import Host
 from stado_agent.job_run import JobRun
+from stado_agent.places import place_of
 from stado_agent.salvage import salvage
 
 log = logging.getLogger(__name__)
@@ -26,7 +28,8 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     """Does what the agent asks for, one thing after another, until the agent is gone or wants no
     more.
 
-    In: `{"do": "run", "entry": <name>, "trial": <yes/no>, "rules": <the deployment's>}`,
+    In: `{"do": "run", "entry": <name>, "trial": <yes/no>, "rules": <the deployment's>, "place":
+    <what of the host it gets>}`,
     `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job,
     `unable` (with `why`) when this host could not start it, `started` as soon as it could, of a
     trial only, and in any case `idle` in the end. An error that it has no answer to ends this
@@ -43,7 +46,8 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
             entry = parse_entry(message["entry"])
             assert entry is not None  # the agent parsed it before
             rules = from_plain(DeploymentSettings, message["rules"])
-            _run_entry(channel, repo, host, entry, rules, trial=message["trial"])
+            placed = replace(host, place=place_of(message["place"]))
+            _run_entry(channel, repo, placed, entry, rules, trial=message["trial"])
             _remove_note(host)
         _tell(channel, event="idle")
 
@@ -91,7 +95,7 @@ def _claim(
 ) -> Claimed | None:
     """A claim that fails half-way leaves a running record, which the reaper gives back."""
     try:
-        return claim(repo, entry, host.claimant, rules)
+        return claim(repo, entry, host.claimant, rules, host.place)
     except Unreadable as error:
         repo.tell_unreadable(error)
     except StoreError as error:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stado.core import keys
-from stado.core.order import Needs
+from stado.core.order import Needs, parse_needs
 from stado.jobs.folders import remove_folder
 from stado.ports import Clock, ProcessIdentity
 from stado_agent.log_shipping import LogEpoch
@@ -119,6 +119,8 @@ class SupervisorNote:
     nothing."""
     enclosure: tuple[str, ...] = ()
     """What keeps the command's processes together (`JobProcess.enclosure`)."""
+    cards: tuple[str, ...] = ()
+    """UUIDs of the accelerators that it was given."""
 
     def encode(self) -> bytes:
         return json.dumps(
@@ -128,8 +130,8 @@ class SupervisorNote:
                 "enclosure": list(self.enclosure),
                 "job_id": self.job_id,
                 "epoch": self.epoch,
-                "needs": [self.needs.cpu_milli, self.needs.memory_mib],
-                "image": self.needs.image,
+                "needs": self.needs.encode(),
+                "cards": list(self.cards),
                 "workspace": self.workspace,
             }
         ).encode()
@@ -146,6 +148,7 @@ def decode_note(data: bytes) -> SupervisorNote | None:
             needs=_needs(fields),
             workspace=fields["workspace"],
             boot_id=fields.get("boot_id"),
+            cards=tuple(fields.get("cards", ())),
             enclosure=tuple(fields.get("enclosure", ())),
         )
     except (ValueError, KeyError, TypeError):
@@ -153,8 +156,15 @@ def decode_note(data: bytes) -> SupervisorNote | None:
 
 
 def _needs(fields: Mapping[str, Any]) -> Needs:
-    cpu_milli, memory_mib = fields["needs"]
-    return Needs(cpu_milli, memory_mib, image=fields.get("image", False))
+    """Older notes have two numbers. Raises `ValueError` for what is neither."""
+    stated = fields["needs"]
+    if not isinstance(stated, str):
+        cpu_milli, memory_mib = stated
+        return Needs(cpu_milli, memory_mib, image=fields.get("image", False))
+    needs = parse_needs(stated)
+    if needs is None:
+        raise ValueError(stated)
+    return needs
 
 
 class HostFolder:

@@ -25,6 +25,113 @@ _ORDER_AND_SIZE = (
     click.option("--cpu", type=float, metavar="CORES", help="Cores to reserve.  [default: 1]"),
     click.option("--memory-gb", type=float, metavar="GIB", help="GiB to reserve.  [default: 1]"),
     click.option(
+        "--gpus",
+        callback=options.plain_text,
+        metavar="N|KIND[:N]",
+        help="Whole cards, of this kind: 2, a100, a100:2.  [default: none]",
+    ),
+    click.option(
+        "--gpu-type",
+        callback=options.plain_text,
+        metavar="KIND",
+        help="What the cards are called, or a part of it: a100, rtx4090.",
+    ),
+    click.option(
+        "--vram-gb",
+        type=float,
+        metavar="GIB",
+        help="GiB of each card; without --gpus: of one card, which other jobs may share.",
+    ),
+    click.option(
+        "--disk-gb", type=float, metavar="GIB", help="GiB of disk to reserve.  [default: none]"
+    ),
+    click.option(
+        "--exclusive", is_flag=True, help="Run on a host on which nothing else runs meanwhile."
+    ),
+    click.option(
+        "--pinned-host",
+        callback=options.plain_text,
+        metavar="WORKER",
+        help="Let no other worker run it (`stado hosts` has their names).",
+    ),
+    click.option(
+        "--label",
+        "labels",
+        callback=options.plain_texts,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Run on a host with this label (repeatable).",
+    ),
+    click.option(
+        "--machine-type",
+        callback=options.plain_text,
+        metavar="TYPE",
+        help="Run on a machine of this type.",
+    ),
+    click.option(
+        "--provider",
+        callback=options.plain_text,
+        metavar="NAME",
+        help="Prefer machines of this provider (own ones are `local`).",
+    ),
+    click.option(
+        "--pin-provider/--any-provider",
+        default=False,
+        help="Whether no other provider will do.  [default: any]",
+    ),
+    click.option(
+        "--spot/--no-spot",
+        "spot",
+        callback=options.spot,
+        default=None,
+        help="Run only on machines that can be taken away at any moment, or never.  "
+        "[default: either]",
+    ),
+    click.option(
+        "--max-cost-per-hour",
+        type=float,
+        metavar="DOLLARS",
+        help="Run on no host that costs more.",
+    ),
+    click.option(
+        "--boot-disk-gb",
+        type=float,
+        metavar="GIB",
+        help="Disk of a machine that may be rented for it; without it none is.",
+    ),
+    click.option(
+        "--model",
+        callback=options.plain_text,
+        metavar="NAME",
+        help="What it trains or runs: how long that takes is learnt by this name.",
+    ),
+    click.option(
+        "--runtime-seconds-estimate",
+        type=int,
+        metavar="SECONDS",
+        help="How long it will run.  [default: what its model took on such hosts]",
+    ),
+    click.option(
+        "--group",
+        callback=options.plain_text,
+        metavar="NAME",
+        help="One of those jobs of which the deployment lets only so many run at a time.",
+    ),
+    click.option(
+        "--not-before",
+        callback=options.instant,
+        metavar="INSTANT",
+        help="Do not start it before this instant (RFC 3339).",
+    ),
+    click.option(
+        "--yieldable",
+        is_flag=True,
+        help="Let it be put back into the queue for a more urgent job, --max-yields times.",
+    ),
+    click.option(
+        "--max-yields", type=int, metavar="N", help="How often at most.  [default: never]"
+    ),
+    click.option(
         "--deadline-at",
         callback=options.instant,
         metavar="INSTANT",
@@ -279,6 +386,12 @@ _STEPS = (
     click.option(
         "--then-memory-gb", type=float, metavar="GIB", help="GiB for each of them.  [default: 1]"
     ),
+    click.option(
+        "--then-gpus",
+        type=int,
+        metavar="N",
+        help="Whole cards for each of them, of the job's kind.  [default: none]",
+    ),
 )
 
 _ALL = (
@@ -301,9 +414,11 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def request_of(commands: Sequence[str], asked: Mapping[str, Any], *, batch: bool) -> Request:
     """What the options ask for. Raises `Refused`, naming the value and the remedy."""
+    from stado.core.envelope import with_cards
     from stado.core.spec import Spec, make_request
 
-    stated = {name: value for name, value in asked.items() if name not in _unpinned_names()}
+    unpinned = _unpinned_names()
+    stated = with_cards({name: asked[name] for name in asked if name not in unpinned})
     return make_request(list(commands), Spec(command="", **stated), batch=batch)
 
 

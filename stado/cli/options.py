@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from stado.core.envelope import Spot
     from stado.core.inputs import Wanted
     from stado.core.phases import JobPhase
     from stado.core.spec import Step
@@ -112,6 +113,15 @@ def moment(
             ctx,
             param,
         ) from None
+
+
+def spot(_ctx: click.Context, _param: click.Parameter, value: bool | None) -> Spot:
+    """Three answers to a question that people say yes, no or nothing to."""
+    from stado.core.envelope import Spot
+
+    if value is None:
+        return Spot.ALLOW
+    return Spot.REQUIRE if value else Spot.NEVER
 
 
 def losses(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from stado.cli.envelopes import envelope_words
 from stado.cli.outcomes import elapsed_text
 from stado.cli.policy import save_fields, save_text, seal_fields
 from stado.cli.render import duration, instant_text, plural, size_text
@@ -247,6 +248,8 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "secrets": ", ".join(f"{k}={v}" for k, v in sorted(spec.secrets.items())) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
+        **envelope_words(spec),
+        "begins": None if spec.not_before is None else f"not before {moment_text(spec.not_before)}",
         "expects": ", ".join(spec.expected_outputs) or None,
         "copy to": spec.output_uri,
         "tags": ", ".join(spec.tags) or None,

@@ -17,7 +17,7 @@ from stado.core.states import JobType, State
 
 if TYPE_CHECKING:
     from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record, Usage
-    from stado.core.spec import GitRepo, Input, Snapshot, StartFrom
+    from stado.core.spec import GitRepo, Input, Snapshot, Spec, StartFrom
     from stado.jobs.listings import Listing
     from stado.jobs.status import Life, Row
     from stado.jobs.waiting import Wait
@@ -100,6 +100,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "secrets": dict(sorted(spec.secrets.items())),
         "cpu": spec.cpu,
         "memory_gb": spec.memory_gb,
+        **_envelope_fields(spec),
         "priority": record.priority,
         "deadline_at": instant_text(spec.deadline_at),
         "timeout_seconds": spec.timeout_seconds,
@@ -145,6 +146,31 @@ def job_fields(record: Record) -> dict[str, Any]:
         "worker": holder.consumer if holder else None,
         "host": holder.host if holder else None,
         **usage_fields(record.usage),
+    }
+
+
+def _envelope_fields(spec: Spec) -> dict[str, Any]:
+    """What the job asks of its host, beside cores and memory."""
+    return {
+        "gpus": spec.gpus,
+        "gpu_type": spec.gpu_type,
+        "vram_gb": spec.vram_gb,
+        "disk_gb": spec.disk_gb,
+        "exclusive": spec.exclusive,
+        "machine_type": spec.machine_type,
+        "labels": spec.labels,
+        "pinned_host": spec.pinned_host,
+        "provider": spec.provider,
+        "pin_provider": spec.pin_provider,
+        "spot": spec.spot.value,
+        "max_cost_per_hour": spec.max_cost_per_hour,
+        "boot_disk_gb": spec.boot_disk_gb,
+        "model": spec.model,
+        "runtime_seconds_estimate": spec.runtime_seconds_estimate,
+        "group": spec.group,
+        "not_before": instant_text(spec.not_before),
+        "yieldable": spec.yieldable,
+        "max_yields": spec.max_yields,
     }
 
 

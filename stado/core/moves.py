@@ -33,7 +33,15 @@ def first_record(run: RunRecord, *, job_id: str, spec: Spec) -> Record:
         priority=spec.priority,
         queued_ms=milliseconds(run.submitted_at),
         nonce=run.token[:8],
+        due_ms=_start_ms(spec, milliseconds(run.submitted_at)),
     )
+
+
+def _start_ms(spec: Spec, now_ms: int) -> int | None:
+    """The moment before which the job is not to be started, if it is still to come."""
+    if spec.not_before is None or milliseconds(spec.not_before) <= now_ms:
+        return None
+    return milliseconds(spec.not_before)
 
 
 def claimed(record: Record, holder: Holder, settings: DeploymentSettings | None = None) -> Record:
@@ -123,6 +131,7 @@ def opened(record: Record, kind: Opening, *, token: str, at: datetime) -> Record
         epoch=record.epoch + 1,
         nonce=token[:8],
         queued_ms=milliseconds(at),
+        due_ms=_start_ms(record.spec, milliseconds(at)),
         holder=None,
         opened_from=record.state,
         manual_retries=record.manual_retries + retried,

@@ -7,11 +7,13 @@ nothing.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
 from stado.core import keys
 from stado.core.clocks import time_limit
+from stado.core.envelope import CODE_LENGTH, code_of, fact_codes, kind_code, required_facts
 from stado.core.ids import milliseconds
 from stado.core.records import Record
 from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
@@ -20,7 +22,12 @@ _NAME = re.compile(
     r"(?:(?P<waits>w)-|d(?P<due>[0-9]{13})-)?(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
     r"\.(?P<epoch>[1-9][0-9]{0,5})\.(?P<nonce>[a-z0-9]{1,64})~(?P<needs>[a-z0-9.]*)"
 )
-_NEED = re.compile(r"([a-z])(0|[1-9][0-9]{0,14})")
+_FACTS_NAMED_MAX = 4
+_NEEDS_BYTES_MAX = 110
+"""With all that stands before them in a name they stay below what a store takes."""
+
+_NUMBER = re.compile(r"([cmtidgvxpr])(0|[1-9][0-9]{0,14})")
+_CODES = re.compile(rf"([kfq])((?:[a-z2-7]{{{CODE_LENGTH}}})+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,49 @@ class Needs:
     """On the store's clock: when its time is up. The job may not be started after it."""
     image: bool = False
     """Whether its commands run in a container image."""
+    disk_mib: int = 0
+    gpus: int = 0
+    """Whole cards."""
+    vram_mib: int = 0
+    """Of each whole card; with no whole card: of one that others may share."""
+    kind: str | None = None
+    """Code of what the cards are called."""
+    exclusive: bool = False
+    facts: frozenset[str] = frozenset()
+    """Codes of what the host has to be."""
+    price_milli: int | None = None
+    """Thousandths of a dollar an hour, that the host may cost."""
+    group: str | None = None
+    """Code of the group of which only so many jobs run at a time."""
+    runtime_seconds: int | None = None
+    """As the submitter says."""
+
+    @property
+    def uses_cards(self) -> bool:
+        return bool(self.gpus or self.vram_mib)
 
     def encode(self) -> str:
-        code = f"c{self.cpu_milli}.m{self.memory_mib}"
-        if self.deadline_ms is not None:
-            code += f".t{self.deadline_ms}"
-        return f"{code}.i1" if self.image else code
+        """As much of it as a name has room for, the last first to be left out: whoever claims
+        looks at the record."""
+        parts = {
+            "c": self.cpu_milli,
+            "m": self.memory_mib,
+            "t": self.deadline_ms,
+            "i": 1 if self.image else None,
+            "g": self.gpus or None,
+            "v": self.vram_mib or None,
+            "k": self.kind,
+            "x": 1 if self.exclusive else None,
+            "d": self.disk_mib or None,
+            "f": "".join(sorted(self.facts)[:_FACTS_NAMED_MAX]) or None,
+            "q": self.group,
+            "p": self.price_milli,
+            "r": self.runtime_seconds,
+        }
+        named = [f"{name}{value}" for name, value in parts.items() if value is not None]
+        while sum(map(len, named)) + len(named) - 1 > _NEEDS_BYTES_MAX:
+            named.pop()
+        return ".".join(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +124,22 @@ def needs_of(spec: Spec) -> Needs:
         memory_mib=round((MEMORY_GB_DEFAULT if spec.memory_gb is None else spec.memory_gb) * 1024),
         deadline_ms=None if spec.deadline_at is None else max(0, milliseconds(spec.deadline_at)),
         image=spec.image is not None,
+        disk_mib=_mib(spec.disk_gb),
+        gpus=spec.gpus or int(spec.gpu_type is not None and spec.vram_gb is None),
+        vram_mib=_mib(spec.vram_gb),
+        kind=None if spec.gpu_type is None else kind_code(spec.gpu_type),
+        exclusive=spec.exclusive,
+        facts=fact_codes(tuple(required_facts(spec))),
+        price_milli=None
+        if spec.max_cost_per_hour is None
+        else math.ceil(spec.max_cost_per_hour * 1000),
+        group=None if spec.group is None else code_of(f"group:{spec.group}"),
+        runtime_seconds=spec.runtime_seconds_estimate,
     )
+
+
+def _mib(gib: float | None) -> int:
+    return 0 if gib is None else max(1, round(gib * 1024))
 
 
 def needs_of_record(record: Record) -> Needs:
@@ -109,7 +168,7 @@ def parse_entry(name: str) -> ReadyEntry | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    needs = _parse_needs(match["needs"])
+    needs = parse_needs(match["needs"])
     priority = PRIORITY_MAX - int(match["inverted"])
     if needs is None or priority < 0:
         return None
@@ -125,19 +184,38 @@ def parse_entry(name: str) -> ReadyEntry | None:
     )
 
 
-def _parse_needs(code: str) -> Needs | None:
+def parse_needs(code: str) -> Needs | None:
+    """None for what is none, or says what this version cannot judge."""
     values: dict[str, int] = {}
+    codes: dict[str, str] = {}
     for part in code.split("."):
-        match = _NEED.fullmatch(part)
-        if match is None or match[1] in values:
+        number = _NUMBER.fullmatch(part)
+        word = None if number else _CODES.fullmatch(part)
+        if number is not None:
+            values[number[1]] = int(number[2])
+        elif word is not None:
+            codes[word[1]] = word[2]
+        else:
             return None
-        values[match[1]] = int(match[2])
-    if not {"c", "m"} <= values.keys() <= {"c", "m", "t", "i"}:
+    if not {"c", "m"} <= values.keys():
         return None
     needs = Needs(
         cpu_milli=values["c"],
         memory_mib=values["m"],
         deadline_ms=values.get("t"),
         image="i" in values,
+        disk_mib=values.get("d", 0),
+        gpus=values.get("g", 0),
+        vram_mib=values.get("v", 0),
+        kind=codes.get("k"),
+        exclusive="x" in values,
+        facts=frozenset(_codes_in(codes.get("f", ""))),
+        price_milli=values.get("p"),
+        group=codes.get("q"),
+        runtime_seconds=values.get("r"),
     )
     return needs if needs.encode() == code else None
+
+
+def _codes_in(text: str) -> list[str]:
+    return [text[at : at + CODE_LENGTH] for at in range(0, len(text), CODE_LENGTH)]

@@ -14,6 +14,14 @@ import msgspec
 from stado.core import keys
 from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.durations import Duration
+from stado.core.envelope import (
+    GPUS_MAX,
+    HOST_LABELS_MAX,
+    PROVIDER_DEFAULT,
+    HostWord,
+    Label,
+    Price,
+)
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of, milliseconds
 from stado.core.notices import Rules
 from stado.core.retries import RetryRule
@@ -44,6 +52,7 @@ Pace = Annotated[float, msgspec.Meta(ge=0.01, le=86_400)]
 
 Grace = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+CardId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9:._/-]{0,99}\Z")]
 Gpus = Annotated[int, msgspec.Meta(ge=0, le=9_999)]
 """Of one host."""
 
@@ -133,6 +142,12 @@ class Holder(Part, frozen=True, kw_only=True):
     """How many GPUs of the host the epoch was given."""
     gpu_share: Fraction = 1.0
     """How much of the memory of each."""
+    cards: Annotated[list[CardId], msgspec.Meta(max_length=GPUS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Which ones."""
+    hardware: Line | None = None
+    """What the epoch runs on, by which run times are compared: `2x a100-sxm4-80gb`, `cpu`."""
 
 
 class Ran(Part, frozen=True, kw_only=True):
@@ -651,6 +666,18 @@ class Capacity(Document, frozen=True, kw_only=True):
     memory_total_gb: Amount
     memory_free_gb: Amount
     disk_free_gb: Amount
+    disk_left_gb: Amount = 0.0
+    """Of the disk, what no job has reserved and nothing has taken, less what is kept free."""
+    machine_type: HostWord | None = None
+    provider: HostWord = PROVIDER_DEFAULT
+    spot: bool = False
+    labels: Annotated[list[Label], msgspec.Meta(max_length=HOST_LABELS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    price_per_hour: Price | None = None
+    """Dollars; null: nobody counts them."""
+    closed: bool = False
+    """Whether a job has the host for itself."""
     disk_total_gb: Amount | None = None
     accelerators: Annotated[list[AcceleratorReport], msgspec.Meta(max_length=ACCELERATORS_MAX)] = (
         msgspec.field(default_factory=list)

@@ -19,6 +19,18 @@ from stado.core import keys
 from stado.core.destinations import OutputUri, parse_destination
 from stado.core.documents import Count, Instant, Part, Text, canonical, from_plain
 from stado.core.durations import DURATION_FORM, DURATION_SECONDS_MAX, Duration
+from stado.core.envelope import (
+    Gpus,
+    HostWord,
+    KindWord,
+    Labels,
+    ModelWord,
+    Price,
+    RuntimeSeconds,
+    Spot,
+    Yields,
+    check_envelope,
+)
 from stado.core.ids import JOB_PATTERN, is_run_id
 from stado.core.images import IMAGE_PATTERN, image_flaw
 from stado.core.inputs import NAME_PATTERN
@@ -48,6 +60,9 @@ BODY_RETRIES_MAX = 1000
 
 POLICY_PREFIX = "policy_"
 """With the id of the job that makes it: the name of a policy."""
+
+CARDS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""Where a command finds the cards that it was given."""
 
 SECRETS_MAX = 64
 STEPS_MAX = 20
@@ -199,6 +214,41 @@ class Spec(Part, frozen=True, kw_only=True):
     """Cores reserved on the host; one when not stated."""
     memory_gb: Size | None = None
     """GiB of memory reserved on the host; one when not stated."""
+    gpus: Gpus | None = None
+    """Whole cards, which nobody else has meanwhile. One of them when only their kind is stated."""
+    gpu_type: KindWord | None = None
+    """What the cards are called, or a part of it."""
+    vram_gb: Size | None = None
+    """GiB of memory of each card; without `gpus`: that much of one card, which others may share."""
+    disk_gb: Size | None = None
+    """GiB of the disk that the job's folder is on; nothing is reserved when not stated."""
+    exclusive: bool = False
+    """It starts on a host on which no other job runs, and none starts beside it."""
+    machine_type: HostWord | None = None
+    labels: Labels = msgspec.field(default_factory=list)
+    """`KEY=VALUE`: what the host has to be; in order."""
+    pinned_host: HostWord | None = None
+    """The one worker that may run it."""
+    provider: HostWord | None = None
+    """Whose machine is preferred."""
+    pin_provider: bool = False
+    """No other will do."""
+    spot: Spot = Spot.ALLOW
+    max_cost_per_hour: Price | None = None
+    """Dollars: no dearer host runs it."""
+    boot_disk_gb: Size | None = None
+    """GiB of the disk of a machine that is rented for it; without it none is."""
+    model: ModelWord | None = None
+    """What the job trains or runs: jobs of one model on one kind of host take about as long."""
+    runtime_seconds_estimate: RuntimeSeconds | None = None
+    """How long its command will run, as the submitter says."""
+    group: HostWord | None = None
+    """Of its jobs the deployment lets only so many run at a time."""
+    not_before: Instant | None = None
+    yieldable: bool = False
+    """Whether it may be put back into the queue for a more urgent one."""
+    max_yields: Yields | None = None
+    """How often; never when not stated."""
     priority: Priority = 0
     deadline_at: Instant | None = None
     """The job has ended by this instant, or is ended then."""
@@ -253,6 +303,8 @@ class Spec(Part, frozen=True, kw_only=True):
     """Cores reserved for each of them; one when not stated."""
     then_memory_gb: Size | None = None
     """GiB of memory; one when not stated."""
+    then_gpus: Gpus | None = None
+    """Whole cards, of the kind that the job itself asks for; none when not stated."""
     step_of: StepOf | None = None
     """Of a job that was started in that way."""
 
@@ -342,7 +394,9 @@ def make_request(commands: list[str], shared: Spec, *, batch: bool) -> Request:
         )
     if shared.deadline_at is not None:  # one instant is written in one way
         shared = shared.evolve(deadline_at=_in_utc(shared.deadline_at))
-    shared = shared.evolve(retry_on=sorted(set(shared.retry_on)))
+    if shared.not_before is not None:
+        shared = shared.evolve(not_before=_in_utc(shared.not_before))
+    shared = shared.evolve(retry_on=sorted(set(shared.retry_on)), labels=sorted(set(shared.labels)))
     return Request(batch=batch, commands=commands, shared=shared.evolve(command=""))
 
 
@@ -351,7 +405,7 @@ def _in_utc(instant: datetime) -> datetime:
         return instant.astimezone(UTC)
     except OverflowError:
         raise Refused(
-            "deadline_out_of_range", f"deadline {instant.isoformat()} is outside the calendar"
+            "instant_out_of_range", f"{instant.isoformat()} is outside the calendar"
         ) from None
 
 
@@ -492,6 +546,10 @@ def _check_shared(spec: Spec) -> None:
     _check_priority(spec.priority)
     _check_amount("cpu", spec.cpu, "cores")
     _check_amount("memory-gb", spec.memory_gb, "GiB")
+    _check_amount("vram-gb", spec.vram_gb, "GiB")
+    _check_amount("disk-gb", spec.disk_gb, "GiB")
+    _check_amount("boot-disk-gb", spec.boot_disk_gb, "GiB")
+    check_envelope(spec)
     _check_duration("timeout", spec.timeout_seconds)
     _check_duration("idle-timeout", spec.idle_timeout_seconds)
     _check_count("body-retries", spec.body_retries, BODY_RETRIES_MAX)
@@ -560,7 +618,8 @@ def _check_steps(spec: Spec) -> None:
                 f"two jobs of the pipeline would be named {step.name}: name each step differently, "
                 "and none root",
             )
-    stated = spec.then_parallel or spec.then_from or spec.then_cpu or spec.then_memory_gb
+    sizes = spec.then_cpu or spec.then_memory_gb or spec.then_gpus
+    stated = spec.then_parallel or spec.then_from or sizes
     if stated and not spec.then and spec.step_of is None:
         raise Refused("then_missing", "nothing is to follow: state --then NAME=COMMAND as well")
 
@@ -681,6 +740,12 @@ def _check_variable_name(name: str) -> None:
         raise Refused(
             "environment_name_reserved",
             f"environment name {name} is reserved: stado sets the names that begin with STADO_",
+        )
+    if name == CARDS_VARIABLE:
+        raise Refused(
+            "environment_name_reserved",
+            f"environment name {name} is reserved: a job finds the cards there that it asks for "
+            "with --gpus or --vram-gb",
         )
 
 

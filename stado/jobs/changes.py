@@ -268,7 +268,9 @@ def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) 
         )
     spec = record.spec
     if spec.step_of is not None:  # alone: what follows it follows the original
-        spec = spec.evolve(step_of=None, then=[], then_cpu=None, then_memory_gb=None)
+        spec = spec.evolve(
+            step_of=None, then=[], then_cpu=None, then_memory_gb=None, then_gpus=None
+        )
     request = make_request([spec.command], spec, batch=False)
     return submit(
         repo,

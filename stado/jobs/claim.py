@@ -8,12 +8,15 @@ accepted (`life`).
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 from stado.core import keys, moves
+from stado.core.envelope import required_facts
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Holder, Record
 from stado.core.settings import DeploymentSettings
+from stado.core.spec import Spec
 from stado.core.states import State
 from stado.errors import StoreError
 from stado.jobs.endings import (
@@ -44,6 +47,31 @@ class Claimant:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What of its host a job is to get, and what that host is."""
+
+    cards: tuple[str, ...] = ()
+    """UUIDs."""
+    share: float = 1.0
+    """Of the memory of each."""
+    hardware: str | None = None
+    facts: frozenset[str] | None = None
+    """None: the entry said all that is asked for."""
+    price_milli: int = 0
+
+    def is_for(self, spec: Spec) -> bool:
+        """Whether the host is one that the job asks for: an entry's name has not room for all."""
+        if self.facts is None:
+            return True
+        cap = spec.max_cost_per_hour
+        affordable = cap is None or self.price_milli <= math.ceil(cap * 1000)
+        return affordable and set(required_facts(spec)) <= self.facts
+
+
+ANY_PLACE = Place()
+
+
+@dataclass(frozen=True, slots=True)
 class Claimed:
     """An epoch that we hold."""
 
@@ -61,6 +89,7 @@ def claim(
     entry: ReadyEntry,
     claimant: Claimant,
     settings: DeploymentSettings | None = None,
+    place: Place = ANY_PLACE,
 ) -> Claimed | None:
     """Claims the epoch that an index entry names; None when it is not to be had, or not due. Of a
     job that is claimed first `settings` say what it may take from then on.
@@ -71,9 +100,9 @@ def claim(
     queued = _queued_record(repo, entry)
     if queued is None or expire_if_over(repo, queued.value, by=claimant.consumer):
         return None
-    if not queued.value.is_due(repo.now_ms()):
+    if not queued.value.is_due(repo.now_ms()) or not place.is_for(queued.value.spec):
         return None
-    holder = holder_of(repo, claimant)
+    holder = holder_of(repo, claimant, place=place)
     record = moves.claimed(queued.value, holder, settings)
     return _take(repo, queued, record, holder)
 
@@ -97,7 +126,13 @@ def _take(
     return Claimed(_take_from_queue(repo, queued, record), version)
 
 
-def holder_of(repo: Repository, claimant: Claimant, *, adopts: Holder | None = None) -> Holder:
+def holder_of(
+    repo: Repository,
+    claimant: Claimant,
+    *,
+    place: Place = ANY_PLACE,
+    adopts: Holder | None = None,
+) -> Holder:
     """A new attempt to hold an epoch, with a token that no other has. `adopts`: who held the one
     before, whose command lives on with what it was given."""
     holder = Holder(
@@ -107,10 +142,20 @@ def holder_of(repo: Repository, claimant: Claimant, *, adopts: Holder | None = N
         host=claimant.host,
         claimed_at=repo.now(),
         lease_seconds=repo.deployment.lease_seconds,
+        gpus=len(place.cards),
+        gpu_share=place.share,
+        cards=list(place.cards),
+        hardware=place.hardware,
     )
     if adopts is None:
         return holder
-    return holder.evolve(adopted=True, gpus=adopts.gpus, gpu_share=adopts.gpu_share)
+    return holder.evolve(
+        adopted=True,
+        gpus=adopts.gpus,
+        gpu_share=adopts.gpu_share,
+        cards=adopts.cards,
+        hardware=adopts.hardware,
+    )
 
 
 def _queued_record(repo: Repository, entry: ReadyEntry) -> Stored[Record] | None:

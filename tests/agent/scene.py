@@ -11,7 +11,7 @@ from stado.core.documents import decode
 from stado.core.records import Ending, Heartbeat, LateResult, Record
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
-from stado.jobs.claim import Claimed
+from stado.jobs.claim import ANY_PLACE, Claimed, Place
 from stado.jobs.life import seal_epoch
 from stado.jobs.reaping import Reaper
 from stado.ports import Engine, ProcessIdentity
@@ -64,8 +64,8 @@ class Scene:
     def script(self, script: Script, command: str = "train") -> None:
         self.processes.scripts[command] = script
 
-    def claim(self) -> Claimed:
-        return self.world.claimed_of(self.job, self.rules)
+    def claim(self, place: Place = ANY_PLACE) -> Claimed:
+        return self.world.claimed_of(self.job, self.rules, place)
 
     def lose_epoch_one(self) -> None:
         """Somebody had the job and died: epoch 2 is queued."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stado.core.admission import Reservation
 from stado.core.order import ReadyEntry
 from stado.core.states import State
 from stado.ports import ProcessIdentity
@@ -30,7 +31,7 @@ class Scene:
 
     def look_after(self) -> bool:
         """Whether the agent is done with the supervisor of epoch 1."""
-        self._aftermath.begin(GONE, job_id=self.job, epoch=1, needs=self._entry.needs)
+        self._aftermath.begin(GONE, job_id=self.job, epoch=1, held=Reservation(self._entry.needs))
         return self._aftermath.turn()
 
 

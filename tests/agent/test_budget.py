@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from stado.core.admission import Offer
+from stado.core.admission import Card, Reservation
 from stado.core.order import Needs
-from stado_agent.budget import Budget, Limits
+from stado_agent.budget import Budget, DiskLeft, Limits
 
 GIB = 1024**3
 
@@ -32,10 +33,18 @@ class _Host:
         return 100 * GIB
 
 
+def held(cpu_milli: int, memory_mib: int, *cards: str, **needs: Any) -> Reservation:
+    return Reservation(Needs(cpu_milli, memory_mib, **needs), cards)
+
+
+def card(uuid: str, *, free_mib: int = 24_000, others_mib: int = 0) -> Card:
+    return Card(uuid, "rtx-4090", total_mib=24_000, free_mib=free_mib, others_mib=others_mib)
+
+
 def test_what_is_reserved_is_not_offered_again() -> None:
     """R183."""
-    offer = Budget(_Host(), Limits()).offer([Needs(2000, 1024), Needs(500, 2048)])
-    assert offer == Offer(cpu_milli=5500, memory_mib=29 * 1024)
+    offer = Budget(_Host(), Limits()).offer([held(2000, 1024), held(500, 2048)])
+    assert (offer.cpu_milli, offer.memory_mib, offer.jobs) == (5500, 29 * 1024, 2)
 
 
 def test_memory_that_others_use_is_not_offered() -> None:
@@ -43,5 +52,35 @@ def test_memory_that_others_use_is_not_offered() -> None:
 
 
 def test_the_owner_of_the_host_may_say_what_jobs_get() -> None:
-    offer = Budget(_Host(free_gb=3), Limits(cpu=2, memory_gb=10)).offer([Needs(1000, 1024)])
-    assert offer == Offer(cpu_milli=1000, memory_mib=9 * 1024)
+    offer = Budget(_Host(free_gb=3), Limits(cpu=2, memory_gb=10)).offer([held(1000, 1024)])
+    assert (offer.cpu_milli, offer.memory_mib) == (1000, 9 * 1024)
+
+
+def test_no_disk_is_promised_that_is_reserved_or_taken_or_not_known() -> None:
+    """R183"""
+    disk = DiskLeft(total_mib=1000, free_mib=700)
+    budget = Budget(_Host(), Limits(), disk=lambda: disk)
+    assert budget.offer([]).disk_mib == 700
+    assert budget.offer([held(1, 1, disk_mib=200)]).disk_mib == 700
+    assert budget.offer([held(1, 1, disk_mib=400)]).disk_mib == 600
+    assert Budget(_Host(), Limits()).offer([]).disk_mib == 0
+
+
+def test_of_a_card_no_more_is_offered_than_is_free_or_not_reserved() -> None:
+    """R183: what a job has reserved and not used yet is not there for another, and what somebody
+    else uses neither."""
+    seen = [card("a", free_mib=22_000), card("b", free_mib=4_000, others_mib=20_000), card("c")]
+    budget = Budget(_Host(), Limits(), cards=lambda: seen)
+    offer = budget.offer(
+        [held(1, 1, "a", vram_mib=16_000), held(1, 1, "c", gpus=1)],
+    )
+    assert [(one.uuid, one.free_mib, one.closed) for one in offer.cards] == [
+        ("a", 8_000, False),
+        ("b", 4_000, False),
+        ("c", 0, True),
+    ]
+
+
+def test_a_host_that_one_job_has_for_itself_offers_nothing() -> None:
+    """R185"""
+    assert Budget(_Host(), Limits()).offer([held(1, 1, exclusive=True)]).spent

@@ -6,10 +6,9 @@ import errno
 import re
 from pathlib import Path
 
-import pytest
-
 from stado.core.spec import Spec
 from stado.core.states import Reason, Verdict
+from stado.jobs.claim import Place
 from stado_agent.environment import command_environment
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
@@ -94,15 +93,20 @@ def environment_of(scene: Scene, **host: str) -> dict[str, str]:
     return command_environment(host, record, scene.folder.workspace(scene.job, 1))
 
 
-@pytest.mark.parametrize(
-    ("spec", "value"),
-    [({}, ""), ({"environment": {"CUDA_VISIBLE_DEVICES": "1"}}, "1")],
-)
-def test_a_job_finds_no_accelerator_unless_it_says_so_itself(
-    tmp_path: Path, spec: dict[str, object], value: str
-) -> None:
-    environment = environment_of(scene_of(tmp_path, **spec), CUDA_VISIBLE_DEVICES="0,1")
-    assert environment["CUDA_VISIBLE_DEVICES"] == value
+def test_a_job_that_asks_for_no_card_finds_none(tmp_path: Path) -> None:
+    """Whatever its host says."""
+    environment = environment_of(scene_of(tmp_path), CUDA_VISIBLE_DEVICES="0,1")
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_job_finds_the_cards_that_it_was_given(tmp_path: Path) -> None:
+    """R183"""
+    scene = scene_of(tmp_path)
+    record = scene.claim(place=Place(cards=("GPU-1", "GPU-7"))).record
+    environment = command_environment({}, record, scene.folder.workspace(scene.job, 1))
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-7"
+    assert record.holder is not None
+    assert (record.holder.gpus, record.holder.cards) == (2, ["GPU-1", "GPU-7"])
 
 
 def test_the_page_names_each_variable_that_a_job_finds(tmp_path: Path) -> None:

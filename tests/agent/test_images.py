@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stado.core.admission import Reservation
 from stado.core.records import Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
@@ -216,7 +217,7 @@ class AfterDeath:
         made = Aftermath(
             self.world.repo, self.processes, self.folder, ALICE, engine=engine, boot_id="boot-1"
         )
-        made.begin(self.gone, job_id=self.job, epoch=1, needs=self.entry.needs)
+        made.begin(self.gone, job_id=self.job, epoch=1, held=Reservation(self.entry.needs))
         return made
 
     def add_container(self, name: str, supervisor: ProcessIdentity, boot_id: str) -> None:
@@ -249,7 +250,7 @@ def test_an_epoch_is_kept_while_nobody_knows_of_its_container(
         assert not aftermath.turn()
         death.clock.sleep(1)
     assert death.world.states(death.job) == {State.RUNNING}
-    assert aftermath.reserved == [death.entry.needs]
+    assert aftermath.reserved == [Reservation(death.entry.needs)]
     if engine_of(death) is not None:
         death.engine.answers = True
         death.clock.sleep(31)

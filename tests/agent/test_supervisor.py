@@ -10,8 +10,10 @@ from stado.core import keys
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import ChannelClosed
+from stado.jobs.claim import ANY_PLACE
 from stado.storage.faults import FaultKind, FaultPlan
 from stado.storage.port import Store
+from stado_agent.places import order_of
 from stado_agent.supervisor import serve
 from tests.agent.fakes import FakeProcess, Script
 from tests.agent.scene import DeathAt, FaultAt, Scene
@@ -29,7 +31,12 @@ def fork(scene: Scene, store: Store | None = None) -> FakeProcess:
 
 
 def order(scene: Scene, supervisor: FakeProcess) -> None:
-    wanted = {"do": "run", "entry": scene.entry.name, "trial": False}
+    wanted = {
+        "do": "run",
+        "entry": scene.entry.name,
+        "trial": False,
+        "place": order_of(ANY_PLACE),
+    }
     supervisor.channel.send({**wanted, "rules": scene.rules.plain()})
 
 

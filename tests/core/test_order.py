@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,6 +34,16 @@ def records(draw: st.DrawFn) -> Record:
             memory_gb=draw(st.none() | st.floats(0.001, 1e5)),
             deadline_at=draw(st.none() | st.just(NOW)),
             image=draw(st.none() | st.just("lab/train:1")),
+            gpus=draw(st.none() | st.integers(1, 64)),
+            gpu_type=draw(st.none() | st.sampled_from(["a100", "RTX 4090"])),
+            vram_gb=draw(st.none() | st.floats(0.001, 1e5)),
+            disk_gb=draw(st.none() | st.floats(0.001, 1e5)),
+            exclusive=draw(st.booleans()),
+            pinned_host=draw(st.none() | st.just("local@lab-7")),
+            labels=draw(st.lists(st.sampled_from(["zone=a", "rack=7", "disk=nvme"]), unique=True)),
+            max_cost_per_hour=draw(st.none() | st.floats(0.001, 9e4)),
+            group=draw(st.none() | st.just("licences")),
+            runtime_seconds_estimate=draw(st.none() | st.integers(1, 10**8)),
         ),
     )
 
@@ -43,7 +55,10 @@ def test_an_entry_tells_everything_that_went_into_it(record: Record) -> None:
     assert entry.name == entry_name(record)
     assert (entry.priority, entry.queued_ms) == (record.priority, record.queued_ms)
     assert (entry.job_id, entry.epoch) == (record.id, record.epoch)
-    assert entry.needs == needs_of(record.spec)
+    needs = needs_of(record.spec)
+    left_out = {"price_milli": None, "runtime_seconds": None, "group": None}
+    assert replace(entry.needs, **left_out) == replace(needs, **left_out)
+    assert entry.needs.encode() == needs.encode()
     check_key(entry_key(record))
 
 
@@ -87,7 +102,10 @@ def test_a_deadline_is_in_the_entry() -> None:
         "",
         "!paused",
         "rubbish",
-        entry_name(queued()) + ".g1",
+        entry_name(queued()) + ".z1",
+        entry_name(queued()) + ".g0",
+        entry_name(queued()) + ".kabc",
+        entry_name(queued()) + ".fbbbbbaaaaa",
         entry_name(queued()) + ".c1",
         entry_name(queued()) + ".i0",
         entry_name(queued()) + ".i2",
@@ -98,3 +116,51 @@ def test_a_deadline_is_in_the_entry() -> None:
 )
 def test_what_is_no_entry_or_needs_something_unknown_is_left_alone(name: str) -> None:
     assert parse_entry(name) is None
+
+
+def test_what_does_not_fit_into_a_name_is_left_out_from_the_end() -> None:
+    """Of facts four are named; who claims looks at the record."""
+    spec = Spec(
+        command="true",
+        cpu=999_999,
+        memory_gb=999_999,
+        disk_gb=999_999,
+        deadline_at=NOW,
+        image="lab/train:1",
+        gpus=64,
+        gpu_type="a100",
+        vram_gb=999_999,
+        exclusive=True,
+        labels=["a=1", "b=1", "c=1", "d=1"],
+        pinned_host="lab-7",
+        group="g",
+        max_cost_per_hour=99_999,
+        runtime_seconds_estimate=10**8,
+    )
+    record = queued(spec=spec, epoch=999_999, id="z" * 16 + "-999999", due_ms=10**12)
+    check_key(entry_key(record))
+    entry = parse_entry(entry_name(record))
+    assert entry is not None
+    needs = needs_of(spec)
+    assert (len(needs.facts), len(entry.needs.facts)) == (5, 4)
+    assert entry.needs.facts < needs.facts
+    assert (entry.needs.vram_mib, entry.needs.runtime_seconds) == (needs.vram_mib, None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "gpus", "vram_mib"),
+    [
+        ({}, 0, 0),
+        ({"gpus": 2}, 2, 0),
+        ({"gpu_type": "a100"}, 1, 0),
+        ({"vram_gb": 16}, 0, 16_384),
+        ({"gpu_type": "a100", "vram_gb": 16}, 0, 16_384),
+        ({"gpus": 1, "vram_gb": 16}, 1, 16_384),
+    ],
+)
+def test_memory_of_cards_alone_is_a_part_of_one(
+    stated: dict[str, Any], gpus: int, vram_mib: int
+) -> None:
+    """R137"""
+    needs = needs_of(Spec(command="true", **stated))
+    assert (needs.gpus, needs.vram_mib) == (gpus, vram_mib)

@@ -14,7 +14,7 @@ from stado.core.spec import Spec, make_request
 from stado.core.states import Reason, State, Verdict
 from stado.core.usage import ran_until
 from stado.errors import NotFound
-from stado.jobs.claim import Claimant, Claimed, claim
+from stado.jobs.claim import ANY_PLACE, Claimant, Claimed, Place, claim
 from stado.jobs.deployments import make_deployment
 from stado.jobs.endings import give_verdict, settle, settle_own
 from stado.jobs.finding import Found, find_job
@@ -79,10 +79,12 @@ class World:
     def claim(self, claimant: Claimant = ALICE) -> Claimed | None:
         return claim_head(self.repo, claimant)
 
-    def claimed_of(self, job_id: str, settings: DeploymentSettings | None = None) -> Claimed:
+    def claimed_of(
+        self, job_id: str, settings: DeploymentSettings | None = None, place: Place = ANY_PLACE
+    ) -> Claimed:
         """Claims this very job."""
         entry = entry_of(self.record(State.QUEUED, job_id))
-        claimed = claim(self.repo, entry, ALICE, settings)
+        claimed = claim(self.repo, entry, ALICE, settings, place)
         assert claimed is not None
         return claimed
 

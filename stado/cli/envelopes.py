@@ -1,0 +1,62 @@
+"""What a job asks of its host beside cores and memory, for people."""
+
+from __future__ import annotations
+
+from stado.core.admission import cards_asked
+from stado.core.durations import duration_text
+from stado.core.envelope import Spot
+from stado.core.order import needs_of
+from stado.core.spec import Spec
+
+
+def envelope_words(spec: Spec) -> dict[str, str | None]:
+    """By what it is about; None where the job does not care."""
+    return {
+        "cards": _cards(spec),
+        "disk": None if spec.disk_gb is None else f"{spec.disk_gb:g} GiB",
+        "host": _host(spec),
+        "price": _price(spec),
+        "model": spec.model,
+        "takes": _takes(spec),
+        "group": spec.group,
+        "yields": _yields(spec),
+    }
+
+
+def _cards(spec: Spec) -> str | None:
+    needs = needs_of(spec)
+    if not needs.uses_cards:
+        return None
+    return cards_asked(needs) if spec.gpu_type is None else f"{cards_asked(needs)}, {spec.gpu_type}"
+
+
+def _host(spec: Spec) -> str | None:
+    spot = {Spot.NEVER: "no spot machine", Spot.REQUIRE: "a spot machine", Spot.ALLOW: None}
+    only = "only " if spec.pin_provider else "rather "
+    said = [
+        None if spec.pinned_host is None else f"{spec.pinned_host} alone",
+        "to itself" if spec.exclusive else None,
+        None if spec.machine_type is None else f"a {spec.machine_type}",
+        *spec.labels,
+        None if spec.provider is None else f"{only}of {spec.provider}",
+        spot[spec.spot],
+    ]
+    return ", ".join(words for words in said if words) or None
+
+
+def _price(spec: Spec) -> str | None:
+    cap = spec.max_cost_per_hour
+    return None if cap is None else f"at most ${cap:g} an hour"
+
+
+def _takes(spec: Spec) -> str | None:
+    seconds = spec.runtime_seconds_estimate
+    return None if seconds is None else f"{duration_text(seconds)}, as was stated"
+
+
+def _yields(spec: Spec) -> str | None:
+    if not spec.yieldable:
+        return None
+    if not spec.max_yields:
+        return "never: how often was not stated"
+    return f"{spec.max_yields} times at most" if spec.max_yields > 1 else "once at most"
