@@ -111,7 +111,7 @@ class NvidiaAccelerators:
             return
         self._give_up(probe)
         if "failed" in answer:
-            self._fail(f"NVIDIA's driver says: {answer['failed']}")
+            self._fail(answer["failed"])
         elif self._cards:
             self._fail(f"NVIDIA's driver is gone: {answer['absent']}")
         else:

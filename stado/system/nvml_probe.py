@@ -24,6 +24,10 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """Linux numbers it so in every life. In another one the driver gives pids of that one, or of the
 host's, and nothing tells which."""
 
+_VENDOR = "0x10de"
+_DISPLAY_CLASS = "0x03"
+"""Of PCI; a card without an output is of it too."""
+
 _WORDS_MAX = 300
 
 Facts = dict[str, Any]
@@ -38,14 +42,18 @@ def main() -> None:
         try:
             driver = driver or _Driver(_load())
             answer = driver.look()
-        except OSError as error:
-            answer = {"absent": str(error)}
         except Exception as error:  # noqa: BLE001 - bindings and driver may not fit together
-            answer = {"failed": repr(error)[:_WORDS_MAX]}
+            answer = _answer_without_driver(error)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
         if "cards" not in answer:
             return
+
+
+def _answer_without_driver(error: Exception) -> Facts:
+    if isinstance(error, OSError) and _LIBRARY in str(error) and "No such file" in str(error):
+        return {"absent": str(error)}
+    return {"failed": f"NVIDIA's driver cannot be asked: {error!r}"[:_WORDS_MAX]}
 
 
 def _end_with(parent: int) -> None:
@@ -59,10 +67,8 @@ def _end_with(parent: int) -> None:
 def _load() -> Any:
     """NVML. Raises `OSError` where there is none, at a third of the price of its bindings."""
     ctypes.CDLL(_LIBRARY)
-    try:
-        import pynvml
-    except ImportError as error:
-        raise OSError(f"{error}: pip install nvidia-ml-py") from None
+    import pynvml
+
     return pynvml
 
 
@@ -82,14 +88,16 @@ class _Driver:
 
     def look(self) -> Facts:
         """`cards`, and `present`: the ids of whole cards, divided ones too. Or `failed`: why the
-        driver as a whole does not answer."""
+        driver as a whole does not answer; or `absent`: why there is none."""
         try:
             if not self._initialised:
                 self._nvml.nvmlInit()
                 self._initialised = True
             looks = [self._look_at(index) for index in range(self._nvml.nvmlDeviceGetCount())]
         except self._nvml.NVMLError as error:
-            return {"failed": str(error)[:_WORDS_MAX]}
+            unused = error.value == self._nvml.NVML_ERROR_DRIVER_NOT_LOADED and not has_card()
+            words = f"NVIDIA's driver says: {error}"[:_WORDS_MAX]
+            return {"absent": words} if unused else {"failed": words}
         cards = [card for _, devices in looks for card in devices]
         if any(card["ailment"] for card in cards):
             self._let_go()
@@ -213,6 +221,23 @@ def _nothing_of(index: int) -> Facts:
     names = {"uuid": None, "name": "", "index": index, "ailment": None}
     figures = {"total": 0, "used": 0, "free": 0, "utilisation": None, "processes": None}
     return names | figures
+
+
+def has_card(devices: str = "/sys/bus/pci/devices") -> bool:
+    """Whether a card of NVIDIA's is there, driver or no driver: images of hosts with the driver
+    are used for hosts without a card too."""
+    with suppress(OSError):
+        return any(
+            _read(f"{devices}/{name}/vendor") == _VENDOR
+            and _read(f"{devices}/{name}/class").startswith(_DISPLAY_CLASS)
+            for name in os.listdir(devices)
+        )
+    return False
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()
 
 
 def _is_in_first_pid_namespace() -> bool:

@@ -65,6 +65,10 @@ class NvidiaStandIn:
     def add_library(self) -> None:
         (self._folder / "libnvidia-ml.so.1").symlink_to(_some_library())
 
+    def break_library(self) -> None:
+        self.remove_library()
+        (self._folder / "libnvidia-ml.so.1").write_text("no library")
+
     def remove_library(self) -> None:
         (self._folder / "libnvidia-ml.so.1").unlink()
 

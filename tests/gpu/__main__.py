@@ -1,7 +1,7 @@
 """On a machine with a GPU: what the probe says, beside what `nvidia-smi` says.
 
-`python -m tests.gpu`. Exits with 0 when they agree, or when there is no accelerator here; with 1 when
-they differ, or when nothing can be told.
+`python -m tests.gpu`. Exits with 0 when they agree, or when there is no accelerator here; with 1
+when they differ, or when nothing can be told.
 """
 
 from __future__ import annotations

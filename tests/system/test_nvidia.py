@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,11 +19,13 @@ from stado.ports import Accelerator, AcceleratorProcess
 from stado.system.hardware import LiveHardware
 from stado.system.nvidia import NvidiaAccelerators
 from stado.system.nvidia_cards import kind_of
+from stado.system.nvml_probe import has_card
 from tests.engines.nvml import SEES_PIDS, NvidiaStandIn, card, stand_in_for_nvidia
 from tests.jobs.fakes import FakeClock
 from tests.system.commands import WAIT_SECONDS, eventually
 
 GPU_IS_LOST, VERSION_MISMATCH, NO_PERMISSION, UNKNOWN_ERROR = 15, 18, 4, 999
+DRIVER_NOT_LOADED = 9
 HANDLE = "nvmlDeviceGetHandleByIndex_v2"
 MEMORY = "nvmlDeviceGetMemoryInfo_v2"
 
@@ -210,6 +213,34 @@ def test_a_host_without_the_library_has_none(
     nvidia.remove_library()
     assert accelerators.look() == []
     assert nvidia.events == []
+
+
+def test_a_library_that_cannot_be_loaded_is_told(
+    nvidia: NvidiaStandIn, accelerators: NvidiaAccelerators
+) -> None:
+    nvidia.break_library()
+    with pytest.raises(AcceleratorsUnknown, match=r"cannot be asked: .*libnvidia-ml\.so\.1"):
+        accelerators.look()
+
+
+def test_a_library_without_a_card_has_none(
+    nvidia: NvidiaStandIn, accelerators: NvidiaAccelerators, tmp_path: Path
+) -> None:
+    """What is missing of a card that is there is told."""
+    nvidia.play(errors={"nvmlInitWithFlags": DRIVER_NOT_LOADED})
+    if has_card():
+        with pytest.raises(AcceleratorsUnknown, match="Driver Not Loaded"):
+            accelerators.look()
+    else:
+        assert accelerators.look() == []
+    for name, vendor, kind in (("a", "0x10de", "0x030200"), ("b", "0x10de", "0x040300")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert has_card(str(tmp_path))
+    (tmp_path / "a" / "class").write_text("0x020000\n")
+    assert not has_card(str(tmp_path))
+    assert not has_card(str(tmp_path / "absent"))
 
 
 def test_a_library_that_is_installed_later_is_found(
