@@ -22,7 +22,7 @@ from stado.ports import (
     Hardware,
     Processes,
 )
-from stado_agent.workspace import HostFolder
+from stado_agent.workspace import HostFolder, SupervisorNote
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +38,14 @@ class AcceleratorUse:
 
     device: Accelerator
     by_jobs: Mapping[str, Sequence[AcceleratorProcess]]
-    """Of this host, by job id."""
+    """Of this host, by job id; empty of one that was given it and has nothing on it just now."""
     by_others: Sequence[AcceleratorProcess]
 
     @property
     def vram_used_by_others_mib(self) -> int | None:
-        """What is in use and no job's of this host; None where who uses it cannot be told."""
-        if self.device.processes is None:
+        """What is in use and no job's of this host; None where who uses it cannot be told, and
+        some job may."""
+        if self.device.processes is None and self.by_jobs:
             return None
         foreign = sum(process.vram_mib or 0 for process in self.by_others)
         own = [process.vram_mib for some in self.by_jobs.values() for process in some]
@@ -93,8 +94,9 @@ class AcceleratorWatch:
             devices, self.unknown = [], error.strerror
         if self.unknown is not None and self.unknown != unknown:
             log.warning("event=accelerators_unknown error=%r", self.unknown)
-        owners = self._owners([p.pid for one in devices for p in one.processes or ()])
-        self._uses = [_use(device, owners) for device in devices]
+        notes = self._living_notes() if devices else []
+        owners = self._owners([p.pid for one in devices for p in one.processes or ()], notes)
+        self._uses = [_use(device, owners, notes) for device in devices]
         self._tell_changes(devices)
         return self._uses
 
@@ -112,20 +114,22 @@ class AcceleratorWatch:
         """Of the last sample."""
         return self._clock.monotonic() - self._sampled_at
 
-    def _owners(self, pids: Sequence[int]) -> Mapping[int, str]:
-        return self._processes.find_owners(pids, self._families()) if pids else {}
-
-    def _families(self) -> dict[str, Family]:
+    def _living_notes(self) -> list[SupervisorNote]:
         """Of all jobs that live here, those of dead supervisors that cannot be ended too."""
-        return {
+        return [note for note in self._folder.notes() if note.boot_id in (None, self._boot_id)]
+
+    def _owners(self, pids: Sequence[int], notes: Sequence[SupervisorNote]) -> Mapping[int, str]:
+        if not pids:
+            return {}
+        families = {
             note.job_id: Family(
                 note.supervisor,
                 [Path(folder) for folder in note.enclosure],
                 self._folder.workspace_named(note.workspace).container_ids(),
             )
-            for note in self._folder.notes()
-            if note.boot_id in (None, self._boot_id)
+            for note in notes
         }
+        return self._processes.find_owners(pids, families)
 
     def _tell_changes(self, devices: Sequence[Accelerator]) -> None:
         """A line when there are others than before, and for each that begins or ceases to ail."""
@@ -141,8 +145,12 @@ class AcceleratorWatch:
                 log.info("event=accelerator_well uuid=%s", uuid)
 
 
-def _use(device: Accelerator, owners: Mapping[int, str]) -> AcceleratorUse:
-    by_jobs: dict[str, list[AcceleratorProcess]] = {}
+def _use(
+    device: Accelerator, owners: Mapping[int, str], notes: Sequence[SupervisorNote]
+) -> AcceleratorUse:
+    by_jobs: dict[str, list[AcceleratorProcess]] = {
+        note.job_id: [] for note in notes if device.uuid in note.cards
+    }
     for process in device.processes or ():
         if process.pid in owners:
             by_jobs.setdefault(owners[process.pid], []).append(process)

@@ -77,10 +77,19 @@ class Scene:
             enabled=enabled,
         )
 
-    def note(self, job_id: str = JOB, *, boot_id: str | None = "boot-1") -> None:
+    def note(
+        self, job_id: str = JOB, *, boot_id: str | None = "boot-1", cards: tuple[str, ...] = ()
+    ) -> None:
         self.folder.write_note(
             SupervisorNote(
-                SUPERVISOR, job_id, 1, Needs(1, 1), f"{job_id}.1", boot_id, ("/cgroup/stado-x",)
+                SUPERVISOR,
+                job_id,
+                1,
+                Needs(1, 1),
+                f"{job_id}.1",
+                boot_id,
+                ("/cgroup/stado-x",),
+                cards,
             )
         )
 
@@ -118,6 +127,20 @@ def test_what_a_job_uses_is_its_own(scene: Scene) -> None:
     assert scene.owners.families == {JOB: family}
 
 
+def test_a_card_that_was_given_to_a_job_is_the_jobs_before_it_uses_it(scene: Scene) -> None:
+    scene.note(cards=("GPU-0",))
+    (use,) = scene.look(UNUSED)
+    assert (use.by_jobs, use.vram_used_by_others_mib) == ({JOB: []}, 0)
+    (use,) = scene.look(TWENTY_OF_24)
+    assert (use.by_jobs, use.vram_used_by_others_mib) == ({JOB: []}, 20_480)
+
+
+def test_who_uses_a_card_that_a_job_was_given_is_not_always_known(scene: Scene) -> None:
+    scene.note(cards=("GPU-0",))
+    (use,) = scene.look(replace(TWENTY_OF_24, processes=None))
+    assert use.vram_used_by_others_mib is None
+
+
 def test_a_note_of_another_boot_owns_nothing(scene: Scene) -> None:
     scene.note(boot_id="boot-0")
     scene.look(TWENTY_OF_24)
@@ -133,11 +156,11 @@ def test_a_note_of_another_boot_owns_nothing(scene: Scene) -> None:
         (used((4242, 20_000), (77, None)), [4242], 480),
         (used(), [], 20_480),  # A process that is gone, and its memory is not.
         (UNUSED, [], 0),
-        (replace(TWENTY_OF_24, processes=None), [], None),
+        (replace(TWENTY_OF_24, processes=None), [], 20_480),  # No job was given the card.
     ],
 )
 def test_what_is_not_told_is_estimated(
-    scene: Scene, device: Accelerator, own: list[int], by_others: int | None
+    scene: Scene, device: Accelerator, own: list[int], by_others: int
 ) -> None:
     scene.note()
     scene.owners.by_pid = dict.fromkeys(own, JOB)
