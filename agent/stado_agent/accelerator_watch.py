@@ -27,6 +27,8 @@ from stado_agent.workspace import HostFolder, SupervisorNote
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS_MIN = 1.0
+_FRESH_SECONDS = 5.0
+"""A look costs some milliseconds; somebody outside the queue may take a card meanwhile."""
 _RESIDUE_MIB = 512
 """So much may be in use of a card that no process is listed for: what a driver keeps for itself,
 and what it does not count for each process."""
@@ -101,8 +103,9 @@ class AcceleratorWatch:
         return self._uses
 
     def latest(self) -> list[AcceleratorUse]:
-        """The last sample; a new one when `look_again` was called since, and at first."""
-        if self._stale and self.age_seconds() >= _LOOK_SECONDS_MIN:
+        """What may be gone by: the last sample, unless it is too old, or `look_again` was called
+        since."""
+        if self.age_seconds() >= (_LOOK_SECONDS_MIN if self._stale else _FRESH_SECONDS):
             return self.sample()
         return self._uses
 

@@ -173,12 +173,20 @@ def test_a_sample_is_kept_until_something_has_ended(scene: Scene) -> None:
     scene.hardware.devices = [TWENTY_OF_24]
     (first,) = scene.watch.latest()
     scene.hardware.devices = [UNUSED]
-    scene.clock.sleep(5)
+    scene.clock.sleep(4)
     assert scene.watch.latest() == [first]
-    assert scene.watch.age_seconds() == 5
+    assert scene.watch.age_seconds() == 4
     scene.watch.look_again()
     (second,) = scene.watch.latest()
     assert (second.device, scene.watch.age_seconds()) == (UNUSED, 0)
+
+
+def test_a_sample_is_not_gone_by_for_long(scene: Scene) -> None:
+    """Somebody outside the queue may take a card at any moment."""
+    scene.look(UNUSED)
+    scene.hardware.devices = [TWENTY_OF_24]
+    scene.clock.sleep(5)
+    assert scene.watch.latest()[0].vram_used_by_others_mib == 20_480
 
 
 def test_many_short_jobs_do_not_make_it_look_all_the_time(scene: Scene) -> None:
