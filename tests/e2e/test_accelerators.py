@@ -30,8 +30,12 @@ def fleet(make_fleet: MakeFleet, nvidia: NvidiaStandIn) -> Fleet:
     return fleet
 
 
+def capacity(fleet: Fleet, agent: str) -> Capacity:
+    return fleet.repo.read(Capacity, keys.capacity(agent)).value
+
+
 def reported(fleet: Fleet) -> list[AcceleratorReport]:
-    return fleet.repo.read(Capacity, keys.capacity("one")).value.accelerators
+    return capacity(fleet, "one").accelerators
 
 
 def wait_until_used(fleet: Fleet, mib: int) -> AcceleratorReport:
@@ -67,10 +71,11 @@ def test_it_is_told_which_jobs_and_which_others_use_a_card(
 def test_an_agent_goes_on_whatever_its_driver_does(fleet: Fleet, nvidia: NvidiaStandIn) -> None:
     nvidia.play(card(0), crash=["nvmlDeviceGetCount_v2"])
     fleet.agent("one")
-    fleet.agent("two", "--no-accelerators")
     submission = fleet.submit("true", "true")
     fleet.wait_at_rest(submission)
-    told = fleet.repo.read(Capacity, keys.capacity("one")).value
-    assert told.accelerators_unknown == "the probe of NVIDIA's driver was ended by signal 6"
-    spared = fleet.repo.read(Capacity, keys.capacity("two")).value
+    crash = "the probe of NVIDIA's driver was ended by signal 6"
+    wait_for(lambda: capacity(fleet, "one").accelerators_unknown == crash)
+    fleet.agent("two", "--no-accelerators")
+    wait_for(lambda: fleet.repo.find(Capacity, keys.capacity("two")) is not None)
+    spared = capacity(fleet, "two")
     assert (spared.accelerators, spared.accelerators_unknown) == ([], None)
