@@ -183,12 +183,13 @@ def others_text(use: AcceleratorUse) -> str:
     return held_text(use.vram_used_by_others_mib or 0, pids)
 
 
-def reports(uses: Sequence[AcceleratorUse]) -> list[AcceleratorReport]:
-    """As they are broadcast."""
-    return [_report(use) for use in uses[:ACCELERATORS_MAX]]
+def reports(uses: Sequence[AcceleratorUse], left: Sequence[Card]) -> list[AcceleratorReport]:
+    """As they are broadcast. `left`: what may still be given of them."""
+    by_uuid = {card.uuid: card for card in left}
+    return [_report(use, by_uuid.get(use.device.uuid)) for use in uses[:ACCELERATORS_MAX]]
 
 
-def _report(use: AcceleratorUse) -> AcceleratorReport:
+def _report(use: AcceleratorUse, left: Card | None) -> AcceleratorReport:
     device = use.device
     return AcceleratorReport(
         uuid=device.uuid,
@@ -202,4 +203,7 @@ def _report(use: AcceleratorUse) -> AcceleratorReport:
         utilisation=device.utilisation,
         ailment=device.ailment,
         jobs=sorted(use.by_jobs)[:1024],
+        vram_left_mib=None if left is None else max(0, left.free_mib),
+        taken=left is not None and left.taken,
+        closed=left is not None and left.closed,
     )

@@ -613,10 +613,10 @@ class Agent:
 
     def _broadcast(self, *, stopped: bool) -> None:
         self._broadcasts += 1
+        uses = [] if stopped else self._accelerators.sample()
         offer = self._budget.offer(self._reserved())
         hindrance = None if self._draining else self._hindrance()
         self._told_of_hindrance = hindrance is not None
-        accelerators = [] if stopped else reports(self._accelerators.sample())
         capacity = Capacity(
             consumer=self._settings.consumer,
             incarnation=self._claimant.incarnation,
@@ -638,7 +638,7 @@ class Agent:
             price_per_hour=self._settings.what.price_per_hour,
             closed=offer.closed,
             disk_total_gb=self._health.disk_total_gb(),
-            accelerators=accelerators,
+            accelerators=reports(uses, offer.cards),
             accelerators_unknown=self._accelerators.unknown,
             jobs=self._reports(),
             draining=self._draining,

@@ -18,8 +18,9 @@ from stado.cli.views import (
 )
 from stado.core.records import Record
 from stado.core.states import State
+from stado.jobs.fitting import Gate, causes_text, count_causes
 from stado.jobs.status import Life
-from stado.jobs.waiting import Ahead, Explanation, Gate, causes_text, count_causes
+from stado.jobs.waiting import Ahead, Explanation
 
 _MARKS = {True: ("open", "green"), False: ("CLOSED", "red")}
 

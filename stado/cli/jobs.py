@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stado.cli.screen import Frame
+    from stado.jobs.fitting import Wait
     from stado.jobs.listings import Listing
     from stado.jobs.repository import Repository
-    from stado.jobs.waiting import Wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from stado.cli.selectors import Selection
     from stado.core.states import State
     from stado.errors import Unreadable
+    from stado.jobs.fitting import Wait
     from stado.jobs.health import AgentSight
     from stado.jobs.listings import Listing
     from stado.jobs.repository import Repository
-    from stado.jobs.waiting import Wait
 
 
 class _Asked(NamedTuple):

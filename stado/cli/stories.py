@@ -44,8 +44,8 @@ from stado.core.usage import used_in, used_so_far
 if TYPE_CHECKING:
     from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, OpenCell, Record
     from stado.core.reopening import Retryable
+    from stado.jobs.fitting import Wait
     from stado.jobs.status import EpochStory, Life, Story
-    from stado.jobs.waiting import Wait
 
 LABEL_WIDTH = 10
 

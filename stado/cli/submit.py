@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from stado.cli.submission_end import Ended
     from stado.core.spec import Request, Spec
     from stado.core.states import State
+    from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
     from stado.jobs.submit import Submission
-    from stado.jobs.waiting import Wait
 
 STANDARD_INPUT = "-"
 

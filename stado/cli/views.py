@@ -18,9 +18,9 @@ from stado.core.states import JobType, State
 if TYPE_CHECKING:
     from stado.core.records import Ending, Heartbeat, PolicySeal, Progress, Record, Usage
     from stado.core.spec import GitRepo, Input, Snapshot, Spec, StartFrom
+    from stado.jobs.fitting import Wait
     from stado.jobs.listings import Listing
     from stado.jobs.status import Life, Row
-    from stado.jobs.waiting import Wait
 
 STATUS_STYLES: Mapping[str, str] = {
     "queued": "yellow",

@@ -108,12 +108,16 @@ class Offer:
 
 def admit(needs: Needs, offer: Offer, *, now_ms: int) -> Refusal | None:
     """None when the job may start; `now_ms` is milliseconds on the store's clock."""
-    if needs.deadline_ms is not None and now_ms >= needs.deadline_ms:
-        return Refusal(
-            "deadline_passed",
-            "its deadline has passed: a coordinator, or a worker that looks, ends it",
-        )
-    return _wrong_host(needs, offer) or _no_room(needs, offer)
+    return too_late(needs, now_ms) or _wrong_host(needs, offer) or _no_room(needs, offer)
+
+
+def too_late(needs: Needs, now_ms: int) -> Refusal | None:
+    if needs.deadline_ms is None or now_ms < needs.deadline_ms:
+        return None
+    return Refusal(
+        "deadline_passed",
+        "its deadline has passed: a coordinator, or a worker that looks, ends it",
+    )
 
 
 def _wrong_host(needs: Needs, offer: Offer) -> Refusal | None:

@@ -643,6 +643,12 @@ class AcceleratorReport(Part, frozen=True, kw_only=True):
     utilisation: Fraction | None = None
     ailment: Line | None = None
     """Why no job is let onto it."""
+    vram_left_mib: Mebibytes | None = None
+    """What a job may still be given of it."""
+    taken: bool = False
+    """Whether a job was given it, or a part."""
+    closed: bool = False
+    """Whether one was given all of it."""
     jobs: Annotated[list[JobId], msgspec.Meta(max_length=1024)] = msgspec.field(
         default_factory=list
     )

@@ -107,7 +107,7 @@ def test_what_others_use_is_told_with_their_pids(scene: Scene) -> None:
     """R179: 20 of 24 GB are somebody's who is no job of this host."""
     (use,) = scene.look(TWENTY_OF_24)
     assert use.vram_used_by_others_mib == 20_480
-    (report,) = reports([use])
+    (report,) = reports([use], [])
     assert (report.uuid, report.kind, report.index) == ("GPU-0", "rtx-4090", 0)
     assert (report.vram_total_mib, report.vram_free_mib) == (24_564, 4_084)
     assert (report.vram_used_by_others_mib, report.other_pids) == (20_480, [4242])
@@ -121,7 +121,7 @@ def test_what_a_job_uses_is_its_own(scene: Scene) -> None:
     scene.owners.by_pid = {4242: JOB, 4243: JOB}
     (use,) = scene.look(used((4242, 15_000), (4243, 480), (77, 5_000)))
     assert use.vram_used_by_others_mib == 5_000
-    (report,) = reports([use])
+    (report,) = reports([use], [])
     assert (report.jobs, report.other_pids) == ([JOB], [77])
     family = Family(SUPERVISOR, [Path("/cgroup/stado-x")], [CONTAINER])
     assert scene.owners.families == {JOB: family}

@@ -10,23 +10,14 @@ import pytest
 from stado.core import keys
 from stado.core.moves import told_of
 from stado.core.order import entry_key
-from stado.core.records import Awaited, Capacity, Hindrance, JobReport, Record
+from stado.core.records import AcceleratorReport, Awaited, Capacity, Hindrance, JobReport, Record
 from stado.core.spec import After, Spec
 from stado.core.states import State, Verdict
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import pause, pause_queue
+from stado.jobs.fitting import GateName, Wait, causes_text
 from stado.jobs.health import AgentState, Fleet, agents
-from stado.jobs.waiting import (
-    Ahead,
-    Explanation,
-    GateName,
-    Wait,
-    causes_text,
-    explain,
-    hopeless,
-    waits_of,
-    why_queued,
-)
+from stado.jobs.waiting import Ahead, Explanation, explain, hopeless, waits_of, why_queued
 from stado.storage.observe import CountingStore
 from tests.jobs.world import TICK, World
 
@@ -44,6 +35,7 @@ def _agent(world: World, name: str = "one", **changes: object) -> None:
         memory_total_gb=16.0,
         memory_free_gb=16.0,
         disk_free_gb=100.0,
+        disk_left_gb=99.0,
         version="1",
     )
     write_capacity(world.repo, capacity.evolve(**changes))
@@ -409,3 +401,120 @@ def test_jobs_that_no_worker_can_start_stand_before_nobody(world: World) -> None
 def _waits(world: World, record: Record) -> dict[str, Wait]:
     seen = agents(world.repo)
     return waits_of([record], seen, world.repo.now_ms(), paused=False, unread=0)
+
+
+# What a job asks of its host
+
+
+def _card(uuid: str = "GPU-1", **changes: Any) -> AcceleratorReport:
+    card = AcceleratorReport(
+        uuid=uuid,
+        kind="a100-sxm4-80gb",
+        index=0,
+        vram_total_mib=80 * 1024,
+        vram_used_mib=0,
+        vram_free_mib=80 * 1024,
+        vram_left_mib=80 * 1024,
+    )
+    return card.evolve(**changes)
+
+
+def test_each_cause_is_named_with_the_hosts_that_it_keeps_away(world: World) -> None:
+    """A78: six jobs, each kept by another cause, and how many hosts by which."""
+    _agent(world, "cards", accelerators=[_card()], price_per_hour=2.0)
+    _agent(world, "plain", price_per_hour=1.5)
+    expected = {
+        "no_eligible_worker": Spec(command="", vram_gb=500),
+        "pinned_host_absent": Spec(command="", pinned_host="lab-9"),
+        "over_cost_cap": Spec(command="", max_cost_per_hour=0.5),
+        "boot_disk_not_stated": Spec(command="", provider="gcp", pin_provider=True),
+        "provider_fenced": Spec(command="", provider="gcp", pin_provider=True, boot_disk_gb=50),
+        "not_before": Spec(command="", not_before=world.repo.now() + timedelta(hours=1)),
+    }
+    seen = {code: _explained(world, spec) for code, spec in expected.items()}
+    assert {code: told.wait.code for code, told in seen.items()} == {code: code for code in seen}
+    assert causes_text(seen["no_eligible_worker"].hosts) == "2 hosts: 2 too small"
+    assert causes_text(seen["over_cost_cap"].hosts) == "2 hosts: 2 too dear"
+    assert causes_text(seen["provider_fenced"].hosts) == "2 hosts: 2 another host"
+    pause_queue(world.repo, by="ada")
+    assert _explained(world, expected["over_cost_cap"]).wait.code == "queue_paused"
+
+
+def test_memory_of_cards_that_no_worker_has_is_told_with_what_there_is(world: World) -> None:
+    """A79"""
+    _agent(world, "cards", accelerators=[_card(), _card("GPU-2")])
+    _agent(world, "plain")
+    text = _explained(world, Spec(command="", vram_gb=500)).wait.text
+    assert text == (
+        "it needs 1 core and 1 GiB, 500 GiB of a card, and no worker is so large: of 2 at work the "
+        "largest has 4 cores, the largest memory is 16.0 GiB, 2 such cards at most on one, the "
+        "largest card of 80.0 GiB"
+    )
+    assert "none has such a card" in _explained(world, Spec(command="", gpu_type="h100")).wait.text
+
+
+def test_what_others_hold_of_a_card_is_told_with_their_processes(world: World) -> None:
+    """A39"""
+    held = _card(
+        vram_free_mib=20 * 1024,
+        vram_left_mib=20 * 1024,
+        vram_used_by_others_mib=60 * 1024,
+        other_pids=[4242],
+    )
+    _agent(world, accelerators=[held])
+    wait = _explained(world, Spec(command="", vram_gb=40)).wait
+    assert wait.code == "waiting_capacity"
+    assert wait.text == (
+        "one is busy with 0 jobs: it needs 40 GiB of a card, and the most that is free on one is "
+        "20 GiB (process 4242, no job of this host, holds 60 GiB)"
+    )
+    assert _explained(world, Spec(command="", vram_gb=10)).wait.code == "starting"
+
+
+def test_a_card_that_ails_is_none(world: World) -> None:
+    _agent(world, accelerators=[_card(ailment="it has fallen off the bus")])
+    assert "none has a card" in _explained(world, Spec(command="", gpus=1)).wait.text
+
+
+def test_cards_that_jobs_have_are_free_again_some_time(world: World) -> None:
+    _agent(world, accelerators=[_card(taken=True, closed=True, vram_left_mib=0)])
+    wait = _explained(world, Spec(command="", gpus=1)).wait
+    assert (wait.code, wait.text) == (
+        "waiting_capacity",
+        "one is busy with 0 jobs: it needs 1 whole card, 0 of 1 are free",
+    )
+
+
+def test_a_pinned_host_that_is_away_is_named_with_its_state(world: World) -> None:
+    """R182, A78"""
+    _agent(world, "here")
+    _agent(world, "gone", stopped=True)
+    wait = _explained(world, Spec(command="", pinned_host="gone")).wait
+    assert wait.text == "it is pinned to worker gone, which is stopped"
+    wait = _explained(world, Spec(command="", pinned_host="never")).wait
+    assert wait.text == "it is pinned to worker never, which was never seen"
+    assert _explained(world, Spec(command="", pinned_host="here")).wait.code == "starting"
+
+
+def test_labels_are_asked_for_by_name(world: World) -> None:
+    """R178"""
+    _agent(world, "a", labels=["zone=a"], machine_type="small")
+    wait = _explained(world, Spec(command="", labels=["zone=b"], machine_type="small")).wait
+    assert wait.text == "it asks for a small, label zone=b, and no worker at work is that"
+    assert _explained(world, Spec(command="", labels=["zone=a"])).wait.code == "starting"
+
+
+def test_a_host_to_itself_is_waited_for_with_its_own_code(world: World) -> None:
+    """R185"""
+    report = JobReport(job_id="x", epoch=1, signs=1)
+    _agent(world, jobs=[report])
+    wait = _explained(world, Spec(command="", exclusive=True)).wait
+    assert (wait.code, "1 job run there" in wait.text) == ("exclusive_worker_busy", True)
+
+
+def test_a_job_that_is_to_start_later_says_when(world: World) -> None:
+    later = Spec(command="", not_before=world.repo.now() + timedelta(hours=2))
+    _agent(world)
+    explanation = _explained(world, later)
+    assert _closed(explanation) == ["time"]
+    assert explanation.wait.text == "it is not to start before a moment that comes in 2h"
