@@ -16,7 +16,7 @@ from stado.core.records import Holder
 from stado.core.states import Reason, State
 from stado.errors import EngineFailed, StoreError, Unreadable
 from stado.jobs.claim import Claimant
-from stado.jobs.endings import ending_of_lost, give_verdict, settle
+from stado.jobs.endings import as_queued_last, ending_of_lost, give_verdict, settle
 from stado.jobs.finding import find_job
 from stado.jobs.repository import Repository
 from stado.ports import Engine, Processes, ProcessIdentity
@@ -207,7 +207,7 @@ class Aftermath:
             reason=Reason.SUPERVISOR_DIED,
             detail="its supervisor died, and what it was running was ended",
         )
-        give_verdict(self._repo, found.record, ending)
+        give_verdict(self._repo, as_queued_last(self._repo, found.record), ending)
         settle(self._repo, job_id, epoch)
 
     def _is_ours(self, holder: Holder) -> bool:

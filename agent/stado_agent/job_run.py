@@ -34,7 +34,14 @@ from stado.core.usage import ran_until
 from stado.errors import EngineFailed, StoreError, Unreadable
 from stado.jobs import outputs
 from stado.jobs.claim import Claimed, adopt, holder_of
-from stado.jobs.endings import ending_of_lost, give_verdict, settle, settle_own, write_late
+from stado.jobs.endings import (
+    as_queued_last,
+    ending_of_lost,
+    give_verdict,
+    settle,
+    settle_own,
+    write_late,
+)
 from stado.jobs.life import seal_epoch
 from stado.jobs.log_compaction import compact_earlier_logs, compact_log
 from stado.jobs.policy_seals import find_seal
@@ -683,7 +690,7 @@ class JobRun:
         """Gives the verdict and settles; what others decided first is settled instead."""
         if self._is_decided():
             return
-        cell, ours = self._insist(lambda: give_verdict(self._repo, self._record, outcome))
+        cell, ours = self._insist(lambda: give_verdict(self._repo, self._as_left(), outcome))
         if self._is_decided():
             return
         if ours:
@@ -728,7 +735,9 @@ class JobRun:
             return
         verdict = self._outcome or self._patience.persist(self._lost)
         last = self._patience.persist(lambda: self._repo.find_heartbeat(self._record.id))
-        cell, ours = self._patience.persist(lambda: give_verdict(self._repo, self._record, verdict))
+        cell, ours = self._patience.persist(
+            lambda: give_verdict(self._repo, self._as_left(), verdict)
+        )
         if ours and last is not None and last.value.epoch > self._record.epoch:
             self._replace_nobodys_beat(last)
         self._patience.persist(lambda: settle(self._repo, self._record.id, self._record.epoch))
@@ -745,6 +754,13 @@ class JobRun:
         fence all that come. Nothing is done to one that was written since."""
         by = self._host.claimant.consumer
         self._patience.persist(lambda: seal_epoch(self._repo, self._record, last, by=by))
+
+    def _as_left(self) -> Record:
+        """With the priority that somebody gave it just before our claim, where that could not be
+        taken over then."""
+        if self._claimed.left_in_queue:
+            return as_queued_last(self._repo, self._record)
+        return self._record
 
     def _lost(self) -> Ending:
         return ending_of_lost(

@@ -120,6 +120,9 @@ _JOB = LazyGroup(
         "pause": LazyCommand("stado.cli.reopening", "pause", "Stop a job for a while, saved."),
         "resume": LazyCommand("stado.cli.reopening", "resume", "Let a paused job go on."),
         "retry": LazyCommand("stado.cli.reopening", "retry", "Queue a job that ended again."),
+        "set-priority": LazyCommand(
+            "stado.cli.priority", "set_priority", "Give a queued job another priority."
+        ),
         "delete": LazyCommand("stado.cli.deleting", "delete", "Delete a job and what it left."),
         "rerun": LazyCommand("stado.cli.job", "rerun", "Submit a job's exact spec again."),
     },

@@ -23,6 +23,7 @@ from stado.core.records import (
     LateResult,
     OpenCell,
     Phase,
+    PriorityChange,
     Record,
     Undelivered,
 )
@@ -35,6 +36,7 @@ class EventKind(StrEnum):
     """A job that it waited for has ended as it had to."""
     DOOMED = "doomed"
     """A job that it waited for has ended otherwise."""
+    PRIORITY_SET = "priority_set"
     CLAIMED = "claimed"
     ADOPTED = "adopted"
     """Its worker, declared lost, went on with the command that was running."""
@@ -138,7 +140,7 @@ def timeline(sources: Sources) -> list[Event]:
     """Oldest first; at the same moment in the order of cause and effect."""
     events = [_submitted(sources.record), *_awaited(sources)]
     for trace in sources.epochs:
-        events += _of_epoch(trace)
+        events += _of_epoch(trace, sources.record)
     events += [_not_told(one) for one in sources.undelivered]
     return sorted(events, key=lambda event: event.at)
 
@@ -193,8 +195,9 @@ def _not_told(lost: Undelivered) -> Event:
     return Event(lost.at, EventKind.NOT_TOLD, lost.epoch, text)
 
 
-def _of_epoch(trace: EpochTrace) -> Iterator[Event]:
+def _of_epoch(trace: EpochTrace, record: Record) -> Iterator[Event]:
     yield from _opened(trace)
+    yield from _prioritized(trace.epoch, record.priority_changes)
     yield from _claimed(trace)
     yield from _started(trace)
     yield from _asked(trace)
@@ -217,6 +220,13 @@ def _opened(trace: EpochTrace) -> Iterator[Event]:
         kind, text = _OPENED[cell.kind]
         told = text.format(by=cell.by, epoch=trace.epoch)
         yield Event(cell.at, kind, trace.epoch, told, actor=cell.by, note=cell.note)
+
+
+def _prioritized(epoch: int, changes: Iterable[PriorityChange]) -> Iterator[Event]:
+    for one in changes:
+        if one.epoch == epoch:
+            told = f"{one.by} set its priority to {one.after:,}; it was {one.before:,}"
+            yield Event(one.at, EventKind.PRIORITY_SET, epoch, told, actor=one.by)
 
 
 _INTENDED = {

@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 
 from stado.core import clocks
 from stado.core.ids import milliseconds
-from stado.core.records import Awaited, EndCell, Ending, Holder, Record, RunRecord
+from stado.core.records import (
+    PRIORITY_CHANGES_MAX,
+    Awaited,
+    EndCell,
+    Ending,
+    Holder,
+    PriorityChange,
+    Record,
+    RunRecord,
+)
 from stado.core.retries import rule_of
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
@@ -178,6 +187,22 @@ def why_not_retried(record: Record) -> str | None:
         return None
     which = "its deadline" if limit.reason is Reason.DEADLINE_PASSED else "its time limit"
     return f"the pause would last until after {which}"
+
+
+def prioritized(record: Record, change: PriorityChange, *, nonce: str) -> Record:
+    """The same queued epoch in another place of the queue."""
+    changes = [*record.priority_changes, change][-PRIORITY_CHANGES_MAX:]
+    return record.evolve(priority=change.after, priority_changes=changes, nonce=nonce)
+
+
+def as_queued(record: Record, queued: Record) -> Record:
+    """With what may have changed in the queue record of its epoch since `record` was taken from
+    it, and outlives that epoch: its priority. A queue record that knows less than `record` was
+    written late, and changes nothing."""
+    known = record.priority_changes
+    if known and known[-1] not in queued.priority_changes:
+        return record
+    return record.evolve(priority=queued.priority, priority_changes=queued.priority_changes)
 
 
 def ended_as(final: Record) -> Awaited:

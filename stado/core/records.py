@@ -82,6 +82,9 @@ Size = Annotated[int, msgspec.Meta(ge=1, le=2**36)]
 
 _BLOCKS_MAX = 100_000
 
+PRIORITY_CHANGES_MAX = 20
+"""That a record keeps; of more the oldest are forgotten."""
+
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
 
@@ -225,6 +228,16 @@ def _code_text(code: int | None) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
+class PriorityChange(Part, frozen=True, kw_only=True):
+    """That somebody gave a queued job another priority."""
+
+    at: Instant
+    by: str
+    epoch: Epoch
+    before: Priority
+    after: Priority
+
+
 class Awaited(Part, frozen=True, kw_only=True):
     """How a job ended that another one waited for."""
 
@@ -279,6 +292,10 @@ class Record(Document, frozen=True, kw_only=True):
     """Of the jobs that it waits for those that have ended as they had to."""
     doomed_by: Awaited | None = None
     """The first that ended otherwise: nobody runs the job, and whoever meets it ends it."""
+    priority_changes: Annotated[
+        list[PriorityChange], msgspec.Meta(max_length=PRIORITY_CHANGES_MAX)
+    ] = msgspec.field(default_factory=list)
+    """The newest of them, oldest first."""
     manual_retries: Count = 0
     """How often somebody has had it run again after it had ended."""
     pauses: Count = 0

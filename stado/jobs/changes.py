@@ -52,7 +52,7 @@ def cancel(
 
     Either way the request is durable when this returns, and the job never starts again, unless
     somebody has it retried. Raises `NotFound` for an unknown job."""
-    return _on_present(
+    return on_present(
         repo,
         job_id,
         "cancelled",
@@ -63,12 +63,12 @@ def cancel(
 def pause(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Stopping:
     """Pauses a queued job at once; asks the holder of a running one to stop it and to save what
     it has. The request is durable when this returns. Raises `NotFound` for an unknown job."""
-    return _on_present(
+    return on_present(
         repo, job_id, "paused", lambda found: _stop(repo, found, Intent.PAUSE, by=by, note=note)
     )
 
 
-def _on_present(
+def on_present(
     repo: Repository, job_id: str, done: str, step: Callable[[Record], Answer | None]
 ) -> Answer:
     """The first answer of a step that is given the job as it is now, again and again while it
@@ -190,7 +190,7 @@ def resume(repo: Repository, job_id: str, *, by: str, note: str | None = None) -
             raise Refused("job_not_paused", f"job {job_id} is {record.state}, and not paused")
         return _reopen(repo, record, Opening.RESUME, by=by, note=note)
 
-    return _on_present(repo, job_id, "resumed", step)
+    return on_present(repo, job_id, "resumed", step)
 
 
 def retry(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Reopening:
@@ -204,7 +204,7 @@ def retry(repo: Repository, job_id: str, *, by: str, note: str | None = None) ->
             raise refusal
         return _reopen(repo, record, Opening.RETRY, by=by, note=note)
 
-    return _on_present(repo, job_id, "retried", step)
+    return on_present(repo, job_id, "retried", step)
 
 
 def retry_refusal(repo: Repository, record: Record) -> Refused | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stado.core import keys, moves
 from stado.core.envelope import required_facts
@@ -18,11 +18,10 @@ from stado.core.records import ClaimCell, Holder, Record
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import State
-from stado.errors import StoreError
+from stado.errors import Conflict, StoreError
 from stado.jobs.endings import (
     delete_queued,
     finish_intent,
-    remove_queued,
     remove_superseded,
     settle,
 )
@@ -77,6 +76,8 @@ class Claimed:
 
     record: Record
     running_version: Version
+    left_in_queue: bool = False
+    """Whether the queue record may still stand, with a priority that `record` has not."""
 
     @property
     def token(self) -> str:
@@ -123,7 +124,7 @@ def _take(
     version = _pass_gate(repo, record)
     if version is None or not _make_final(repo, record, holder):
         return None
-    return Claimed(_take_from_queue(repo, queued, record), version)
+    return _take_from_queue(repo, queued, Claimed(record, version))
 
 
 def holder_of(
@@ -205,24 +206,42 @@ def _make_final(repo: Repository, record: Record, holder: Holder) -> bool:
     return False
 
 
-def _take_from_queue(repo: Repository, queued: Stored[Record], record: Record) -> Record:
+def _take_from_queue(repo: Repository, queued: Stored[Record], claimed: Claimed) -> Claimed:
     """Removes the queue record, and the one at rest that the job was taken out of. The epoch is
     ours whether or not that succeeds: what stays is removed by settle, or by repair."""
+    record = claimed.record
     try:
         announce_running(repo, record)
         remove_superseded(repo, record)
         if not delete_queued(repo, queued):
-            return _take_over_changes(repo, record)
+            return _take_over_changes(repo, claimed)
     except StoreError as error:
         log.warning("event=queue_record_left job=%s error=%r", record.id, str(error))
-    return record
+        return replace(claimed, left_in_queue=True)
+    return claimed
 
 
-def _take_over_changes(repo: Repository, record: Record) -> Record:
-    """The queue record changed between our look and our claim (a new priority): keep what it
-    says, and remove it."""
-    queued = repo.find_record(State.QUEUED, record.id)
-    if queued is None or queued.value.epoch != record.epoch:
-        return record
-    remove_queued(repo, record.id, up_to_epoch=record.epoch)
-    return record.evolve(priority=queued.value.priority)
+def _take_over_changes(repo: Repository, claimed: Claimed) -> Claimed:
+    """The queue record changed between our look and our claim (a new priority): keep what it says,
+    in the running record too, and remove it. Until that is written the queue record stands, for
+    whoever ends the epoch should we die here."""
+    for _ in repo.rounds():
+        queued = repo.find_record(State.QUEUED, claimed.record.id)
+        if queued is None or queued.value.epoch != claimed.record.epoch:
+            return claimed
+        changed = moves.as_queued(claimed.record, queued.value)
+        if changed != claimed.record:
+            claimed = _rewritten(repo, claimed, changed)
+        if delete_queued(repo, queued):
+            return claimed
+    return replace(claimed, left_in_queue=True)
+
+
+def _rewritten(repo: Repository, claimed: Claimed, record: Record) -> Claimed:
+    """The version is none any more where a reader has put our running record back, or a reaper has
+    settled it away: settling our end copes with that."""
+    try:
+        version = repo.store.replace(record.own_key(), record.encode(), claimed.running_version)
+    except Conflict:
+        version = claimed.running_version
+    return Claimed(record, version)

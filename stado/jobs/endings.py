@@ -55,6 +55,20 @@ def give_verdict(repo: Repository, record: Record, ending: Ending) -> tuple[EndC
     return given, given.ending == ending
 
 
+def as_queued_last(repo: Repository, record: Record) -> Record:
+    """For who ends an epoch without its holder: the record with the priority that the queue record
+    of this epoch has, should it still stand. It may have changed after whoever claimed the epoch
+    had read it, and nobody else may have taken that over. One read."""
+    try:
+        queued = repo.find_record(State.QUEUED, record.id)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return record
+    if queued is None or queued.value.epoch != record.epoch:
+        return record
+    return moves.as_queued(record, queued.value)
+
+
 def ending_of_lost(
     repo: Repository,
     record: Record,
@@ -258,7 +272,7 @@ def remove_record(
 def finish_intent(repo: Repository, claim: ClaimCell) -> EndCell:
     """The verdict that an intent names, settled. Anybody may do it, without a seal: an intent
     has no process."""
-    record = claim.record
+    record = as_queued_last(repo, claim.record)
     cell, _ = give_verdict(repo, record, ending_of_intent(claim))
     settle(repo, record.id, record.epoch)
     return cell

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from stado.core import keys
+from stado.core import keys, moves
 from stado.core.order import ReadyEntry, entry_name, parse_entry
 from stado.core.records import Record
 from stado.core.states import Opening, State
@@ -348,12 +348,27 @@ class Repair:
             claim = self._repo.claim_cell(job_id, epoch)
             if claim.intent is not None:
                 finish_intent(self._repo, claim)
-            else:
-                remove_queued(self._repo, job_id, up_to_epoch=epoch)
+            elif not self._drop_claimed(claim.record):
+                return True
         elif cells.highest <= epoch:
             return False
         report.settled += 1
         return True
+
+    def _drop_claimed(self, record: Record) -> bool:
+        """Whether the queue record of an epoch that an agent has is gone. One with a priority of
+        which the claim does not know stays, without its entry, for whoever ends the epoch: settling
+        removes it then."""
+        queued = self._repo.find_record(State.QUEUED, record.id)
+        if queued is not None and _knows_more(queued.value, record):
+            self._repo.delete_entry(queued.value)
+            return False
+        remove_queued(self._repo, record.id, up_to_epoch=record.epoch)
+        return True
+
+
+def _knows_more(queued: Record, claimed: Record) -> bool:
+    return queued.epoch == claimed.epoch and moves.as_queued(claimed, queued) != claimed
 
 
 def _is_over(entries: Iterable[ReadyEntry], now_ms: int) -> bool:

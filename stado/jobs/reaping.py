@@ -20,7 +20,13 @@ from stado.core.records import Capacity, ClaimCell, Heartbeat, JobReport, Record
 from stado.core.states import Reason, State
 from stado.errors import NotFound, StoreError, Unreadable
 from stado.jobs.departures import AgentReport
-from stado.jobs.endings import ending_of_lost, finish_intent, give_verdict, settle
+from stado.jobs.endings import (
+    as_queued_last,
+    ending_of_lost,
+    finish_intent,
+    give_verdict,
+    settle,
+)
 from stado.jobs.life import seal_epoch
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry, Version, walk
@@ -458,7 +464,8 @@ class Reaper:
             reason=Reason.LEASE_EXPIRED,
             detail=_silence_text(look, last, silent_seconds),
         )
-        cell, _ = give_verdict(self._repo, look.record, ending)
+        record = as_queued_last(self._repo, look.record)
+        cell, _ = give_verdict(self._repo, record, ending)
         settle(self._repo, look.job_id, look.record.epoch)
         report.reaped.append(look.job_id)
         log.warning(

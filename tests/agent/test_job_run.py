@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -893,6 +894,21 @@ def test_a_host_without_room_gives_the_job_back_untouched(tmp_path: Path, number
     scene.script(Script(seconds=5))
     assert scene.heal() == [2]
     assert (scene.final.epoch, scene.final.starts, scene.final.lease_losses) == (2, 1, 0)
+
+
+def test_a_priority_that_the_claim_could_not_take_over_is_in_the_holders_verdict(
+    tmp_path: Path,
+) -> None:
+    """H38: it looks into the queue once more before it gives the job back."""
+    scene = Scene(tmp_path)
+    before = scene.world.record(State.QUEUED, scene.job)
+    claimed = replace(scene.claim(), left_in_queue=True)
+    queued = before.evolve(priority=5, nonce="later")
+    scene.world.store.create(queued.own_key(), queued.encode())
+    scene.script(Script(refused=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    scene.run(claimed)
+    following = scene.world.record(State.QUEUED, scene.job)
+    assert (following.epoch, following.priority) == (2, 5)
 
 
 def test_what_was_dropped_of_a_log_is_in_the_manifest(tmp_path: Path) -> None:

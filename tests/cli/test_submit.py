@@ -282,6 +282,7 @@ def test_a_run_id_of_another_request_is_refused_with_the_field(
 
 
 def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: World) -> None:
+    """R144"""
     sentence = stado.refused("submit", "--run-id", "x", "--priority", "-3", "run")
     assert sentence == "priority -3 must be nonnegative"
 

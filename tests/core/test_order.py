@@ -64,6 +64,7 @@ def test_an_entry_tells_everything_that_went_into_it(record: Record) -> None:
 
 @given(records(), records())
 def test_higher_priority_comes_first_then_the_older(one: Record, other: Record) -> None:
+    """R142"""
     expected = sorted([one, other], key=lambda record: (-record.priority, record.queued_ms))
     if (one.priority, one.queued_ms) != (other.priority, other.queued_ms):
         assert sorted([entry_name(one), entry_name(other)]) == [entry_name(r) for r in expected]
@@ -74,6 +75,7 @@ def test_higher_priority_comes_first_then_the_older(one: Record, other: Record) 
     [(0, "9223372036854775807"), (1, "9223372036854775806"), (PRIORITY_MAX, "0" * 19)],
 )
 def test_the_priority_is_inverted_in_19_digits(priority: int, inverted: str) -> None:
+    """R147"""
     name = entry_name(queued(priority=priority))
     assert name.split("-")[0] == inverted
 

@@ -76,6 +76,7 @@ def test_a_negative_priority_is_refused() -> None:
 
 
 def test_the_priority_ends_where_its_19_digits_end() -> None:
+    """R141"""
     make_request(["true"], SHARED.evolve(priority=PRIORITY_MAX), batch=False)
     refusal("priority_too_large", priority=PRIORITY_MAX + 1)
 

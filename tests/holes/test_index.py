@@ -45,7 +45,7 @@ def test_two_changes_that_cross_leave_the_entry_of_the_record(world: World) -> N
 
 
 def test_the_right_entry_is_written_before_a_wrong_one_is_deleted(world: World) -> None:
-    """H08: by a claimer that meets the wrong one, and by repair."""
+    """R148, H08: by a claimer that meets the wrong one, and by repair."""
     for mend in (mend_as_claimer, mend_as_repair):
         world = World()
         job = world.submit()

@@ -11,7 +11,7 @@ from stado.core.spec import PRIORITY_MAX, Spec
 from stado.core.states import State
 from stado.errors import Ambiguous, Exists, StoreError, Unreadable
 from stado.jobs.claim import Claimant, Claimed, adopt, claim, holder_of
-from stado.jobs.endings import claim_for_intent
+from stado.jobs.endings import as_queued_last, claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.listings import newest
 from stado.jobs.queue_index import read_page
@@ -117,7 +117,7 @@ def test_pages_follow_each_other(world: World) -> None:
 
 
 def test_a_stale_entry_admits_nothing_and_is_mended(world: World) -> None:
-    """An entry that its queue record does not compute to."""
+    """R149: an entry that its queue record does not compute to."""
     job = world.submit()
     record = world.record(State.QUEUED, job)
     wrong = record.evolve(nonce="other")
@@ -212,6 +212,28 @@ def test_a_claim_stands_though_the_queue_record_could_not_be_removed(world: Worl
     assert claimed is not None
     assert world.states(job) == {State.QUEUED, State.RUNNING}
     assert world.find(job).state is State.RUNNING
+    world.end(claimed)
+    assert heal(world, job) == []
+
+
+def test_a_claim_that_could_not_look_at_what_changed_says_so(world: World) -> None:
+    """H38: whoever gives the verdict for it looks again."""
+    job = world.submit()
+    (entry,) = world.entries()
+
+    def prioritize(operation: Operation, key: str) -> None:
+        if key == keys.claim_cell(job, 1):
+            found = world.repo.find_record(State.QUEUED, job)
+            assert found is not None
+            changed = found.value.evolve(priority=5, nonce="later")
+            world.store.replace(found.value.own_key(), changed.encode(), found.version)
+
+    fault = Fault(FaultKind.UNAVAILABLE, Operation.GET, keys.prefix(State.QUEUED), skip=1)
+    faulty = FaultyStore(world.store, world.clock, ScriptedFaults(fault))
+    claimed = claim(world.repo_over(GuardedStore(faulty, before=prioritize)), entry, ALICE)
+    assert claimed is not None
+    assert (claimed.left_in_queue, claimed.record.priority) == (True, 0)
+    assert as_queued_last(world.repo, claimed.record).priority == 5
     world.end(claimed)
     assert heal(world, job) == []
 

@@ -20,6 +20,7 @@ from stado.jobs.deletion import delete
 from stado.jobs.endings import claim_for_intent, give_verdict, settle, write_late
 from stado.jobs.events import events_of
 from stado.jobs.life import LifeSigns
+from stado.jobs.priority import set_priority
 from stado.jobs.queue_index import Repair
 from stado.jobs.reaping import Reaper
 from stado.storage.observe import WRITES, CountingStore, Operation
@@ -73,6 +74,23 @@ def test_a_submission_is_the_first_event(world: World) -> None:
     assert (event.kind, event.epoch, event.actor) == (EventKind.SUBMITTED, 1, "ada")
     assert event.at == world.repo.now()
     assert event.text == "submitted by ada as run sweep"
+
+
+def test_another_priority_is_told_where_it_was_given(world: World) -> None:
+    """R146, T2: also after the job has been lost, and once only."""
+    job = world.submit()
+    set_priority(world.repo, job, 1000, by="bob")
+    world.claimed_of(job)
+    lose(world)
+    set_priority(world.repo, job, 3, by="ada")
+    assert kinds(world, job) == ["submitted", "priority_set", "claimed", "lost", "priority_set"]
+    first, second = (one for one in told(world, job) if one.kind is EventKind.PRIORITY_SET)
+    assert (first.epoch, first.actor, first.text) == (
+        1,
+        "bob",
+        "bob set its priority to 1,000; it was 0",
+    )
+    assert (second.epoch, second.text) == (2, "ada set its priority to 3; it was 1,000")
 
 
 def test_a_claim_and_a_start_name_the_host(world: World) -> None:

@@ -61,6 +61,7 @@ def test_a_lost_entry_is_written_again(world: World) -> None:
 def test_a_wrong_entry_is_replaced_by_the_right_one(
     world: World, changes: dict[str, object], right_too: bool
 ) -> None:
+    """R148"""
     job = world.submit()
     record = world.record(State.QUEUED, job)
     add_entry(world, record.evolve(**changes))

@@ -11,6 +11,7 @@ from tests.mutants import (
     following,
     judging,
     metering,
+    prioritizing,
     reopening,
     retrying,
     settling,
@@ -31,6 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *following.MUTANTS,
     *retrying.MUTANTS,
     *metering.MUTANTS,
+    *prioritizing.MUTANTS,
     *telling.MUTANTS,
     *timing.MUTANTS,
 )

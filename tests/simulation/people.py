@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stado.core.records import Record
+from stado.core.records import PriorityChange, Record
 from stado.core.spec import After, Request, Spec, Step, make_request
 from stado.core.states import AfterWhen, JobType, State
 from stado.errors import StadoError
@@ -25,6 +25,7 @@ from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.listings import newest
 from stado.jobs.logs import LogReader, Piece
+from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.status import states_of
 from stado.jobs.submit import submit
@@ -45,7 +46,7 @@ class Answer:
     """What a use case said, and when it was asked."""
 
     what: str
-    """submitted, found, cancelled, paused, resumed, retried, listed, read."""
+    """submitted, found, cancelled, paused, resumed, retried, prioritized, listed, read."""
     asked_at: float
     run_id: str | None = None
     job_ids: tuple[str, ...] = ()
@@ -56,6 +57,8 @@ class Answer:
     """Whose log was read, from its beginning on."""
     read: tuple[tuple[int, bytes], ...] = ()
     """Its pieces, each with its place."""
+    change: PriorityChange | None = None
+    """Of its priority, as it stands."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,9 @@ class Person:
         actions = [self._submit_new, self._look, self._cancel, self._list, self._follow]
         weights = [4, 2, 2, 1, 2]
         rare = [self._repeat, self._rerun, self._rest_queue]
-        again = [self._pause_job, self._resume, self._retry, self._delete]
+        again = [self._pause_job, self._resume, self._retry, self._delete, self._prioritize]
         return dice.choices(
-            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3]
+            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3, 1]
         )[0]
 
     # --- what they do -------------------------------------------------------------------
@@ -294,6 +297,20 @@ class Person:
         if job_id is not None:
             delete(repo, job_id, by=self._host.name)
 
+    def _prioritize(self, repo: Repository) -> None:
+        job_id = self._some_job_in(State.QUEUED)
+        if job_id is None:
+            return
+        asked_at, priority = self._kernel.now, self._kernel.random.choice((0, 5, 9))
+        receipt = set_priority(repo, job_id, priority, by=self._host.name)
+        self._tell(
+            "prioritized",
+            asked_at,
+            job_ids=[job_id],
+            record=receipt.record,
+            change=receipt.change,
+        )
+
     def _some_job_in(self, *states: State) -> str | None:
         """As somebody has just seen it; now and then another one, by mistake."""
         dice, jobs = self._kernel.random, self._world.known_jobs
@@ -324,8 +341,9 @@ class Person:
         states: tuple[tuple[str, State], ...] = (),
         epoch: int | None = None,
         read: tuple[tuple[int, bytes], ...] = (),
+        change: PriorityChange | None = None,
     ) -> None:
-        answer = Answer(what, asked_at, run_id, tuple(job_ids), record, states, epoch, read)
+        answer = Answer(what, asked_at, run_id, tuple(job_ids), record, states, epoch, read, change)
         shown = "" if record is None else f"{record.state} of epoch {record.epoch}"
         self._world.trace.note(self._host.name, f"{what} {run_id or ''} {job_ids} {shown}")
         self._world.tell_answer(answer)

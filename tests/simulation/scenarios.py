@@ -84,6 +84,14 @@ def _cancel_queued(stage: Stage) -> None:
     stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.cancel("bob", "run"))
 
 
+@scenario("set-priority", requests_min=40, ends=(State.COMPLETED,), starts=1)
+def _set_priority(stage: Stage) -> None:
+    """Of a queued job, by two people at once: there, and elsewhere."""
+    stage.after(BETWEEN_POLLS, lambda: stage.submit("ann", "run", [Script(seconds=1.5)]))
+    stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.set_priority("bob", "run", 5))
+    stage.when(lambda: stage.has_job_in(State.QUEUED), lambda: stage.set_priority("cy", "run", 9))
+
+
 @scenario("cancel-running", requests_min=30, ends=(State.CANCELLED,), starts=1)
 def _cancel_running(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=4.0)])

@@ -22,6 +22,7 @@ from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.logs import LogReader
+from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit
@@ -145,6 +146,9 @@ class Stage(World):
     def retry(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._ask, retry, "retried", run_id=run_id, who=who))
 
+    def set_priority(self, who: str, run_id: str, priority: int) -> None:
+        self._send(who, partial(self._set_priority, run_id=run_id, who=who, priority=priority))
+
     def delete(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._delete, run_id=run_id, who=who))
 
@@ -230,6 +234,25 @@ class Stage(World):
                 self.trace.note(who, f"told: {error}")
                 continue
             self._tell(what, who, asked_at, record)
+
+    def _set_priority(self, repo: Repository, *, run_id: str, who: str, priority: int) -> None:
+        for job_id in self.job_ids(run_id):
+            asked_at = self.kernel.now
+            try:
+                receipt = set_priority(repo, job_id, priority, by=who)
+            except Refused as error:
+                self.trace.note(who, f"told: {error}")
+                continue
+            self.trace.note(who, f"prioritized {job_id}: {receipt.change}")
+            self.tell_answer(
+                Answer(
+                    "prioritized",
+                    asked_at,
+                    job_ids=(job_id,),
+                    record=receipt.record,
+                    change=receipt.change,
+                )
+            )
 
     def _delete(self, repo: Repository, *, run_id: str, who: str) -> None:
         for job_id in self.job_ids(run_id):

@@ -10,6 +10,7 @@ from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.messages import MessagesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
+from tests.simulation.checkers.priorities import PrioritiesChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.retries import RetriesChecker
 from tests.simulation.checkers.seals import SealsChecker
@@ -31,6 +32,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LogsChecker,
     PoliciesChecker,
     UsageChecker,
+    PrioritiesChecker,
     MessagesChecker,
     RestChecker,
 )

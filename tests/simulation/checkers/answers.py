@@ -30,7 +30,7 @@ class AnswersChecker(Checker):
     def on_answer(self, answer: Answer) -> None:
         if answer.what == "submitted":
             self._note_submission(answer)
-        elif answer.what in ("found", "cancelled", "paused", "resumed", "retried"):
+        elif answer.what in ("found", "cancelled", "paused", "resumed", "retried", "prioritized"):
             self._note_record(answer)
         elif answer.what == "listed":
             for job_id, state in answer.states:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stado.core import keys
 from stado.core.notices import channels_for
-from stado.core.records import ClaimCell, EndCell, Record
+from stado.core.records import Asks, ClaimCell, EndCell, Record
 from stado.core.states import NotifyOn, State
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Change, Checker, Violation
@@ -27,6 +27,7 @@ class MessagesChecker(Checker):
         self._due: dict[tuple[str, str], tuple[str, str]] = {}
         """By channel and id: the key of the notice, and what the message has to say."""
         self._may: set[tuple[str, str]] = set()
+        self._pauses: dict[tuple[str, str], Record] = {}
 
     def on_change(self, change: Change) -> None:
         if change.written_cell == "end":
@@ -43,6 +44,15 @@ class MessagesChecker(Checker):
             key = keys.notice(record.id, record.epoch, word, channel)
             told = f"{record.id}.{record.epoch}.{word}"
             self._due[channel, told] = (key, word.value)
+            if word is NotifyOn.PAUSED:
+                self._pauses[channel, told] = record
+
+    def _was_cancelled(self, paused: Record | None) -> bool:
+        """Whether a job may have been cancelled before anybody saw it paused."""
+        if paused is None:
+            return False
+        asks = self._find(Asks, keys.asks(paused.id, paused.epoch))
+        return asks is not None and asks.cancel
 
     def at_end(self) -> None:
         heard: dict[tuple[str, str], bytes] = {}
@@ -54,6 +64,8 @@ class MessagesChecker(Checker):
             if told in heard:
                 if json.loads(heard[told])["status"] != status:
                     self.fail(f"{told} was told as {heard[told]!r}")
+            elif self._was_cancelled(self._pauses.get(told)):
+                continue
             elif self.world.has_channels or not self._exists(key):
                 self.fail(f"{told} was never told")
         for told in heard.keys() - self._due.keys() - self._may:

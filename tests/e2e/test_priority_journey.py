@@ -1,0 +1,135 @@
+"""The program itself, on a journey through priorities: `report.json` tells of each step.
+
+The report stays in `$STADO_JOURNEY_DIR`, or in the test's folder. `$STADO_BIN` is the program
+(else the one of this source), `$STADO_TEST_SOURCE_REVISION` what it was made of (else git is
+asked), and `$STADO_TEST_PRIORITY_NEGATIVE` the negative number that is tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.fleet import ROOT
+
+LARGEST = 2**63 - 1
+BEYOND_DECIMALS = 10**12
+_COMMAND_SECONDS = 60
+
+
+class Journey:
+    """A deployment of its own, and what the program was asked and answered there."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.commands: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+        program = os.environ.get("STADO_BIN")
+        self._program = [program] if program else [sys.executable, "-m", "stado.cli.main"]
+
+    def stado(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """What it answered, noted before it is looked at."""
+        done = subprocess.run(
+            [*self._program, *arguments],
+            env={**os.environ, "STADO_STORE": str(self.store), "PYTHONPATH": _import_path()},
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+        told = {"stdout": done.stdout, "stderr": done.stderr}
+        self.commands.append({"argv": list(arguments), "exit_code": done.returncode, **told})
+        assert done.returncode == code, done.stderr
+        return self.commands[-1]
+
+    def answer(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.stado(*arguments, "--json", code=code)["stdout"])
+        return document
+
+    def submit(self, name: str, *options: str) -> str:
+        (job_id,) = self.answer("submit", "--run-id", name, *options, "true")["job_ids"]
+        return str(job_id)
+
+    def order(self) -> list[tuple[int, str]]:
+        """Priorities and jobs as the names in the store have them, in their order."""
+        names = sorted(entry.name for entry in (self.store / "index" / "ready").iterdir())
+        fields = [name.split("-") for name in names]
+        return [(LARGEST - int(field[0]), field[2].split(".")[0]) for field in fields]
+
+    def report(self, *, passed: bool) -> dict[str, Any]:
+        identity = {
+            "revision": os.environ.get("STADO_TEST_SOURCE_REVISION") or _revision(),
+            "program": self._program,
+            "python": sys.version,
+        }
+        return {"passed": passed, "source": identity, **self.facts, "commands": self.commands}
+
+
+def _import_path() -> str:
+    return os.pathsep.join(str(ROOT / name) for name in (".", "agent", "coordinator"))
+
+
+def _revision() -> str | None:
+    """None where there is no git, or no repository."""
+    try:
+        asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def travel(journey: Journey) -> None:
+    negative = os.environ.get("STADO_TEST_PRIORITY_NEGATIVE", "-3")
+    journey.facts["version"] = journey.answer("version")
+    journey.stado("init")
+    plain = journey.submit("plain")
+    default = journey.answer("job", "show", plain)["priority"]
+    journey.facts["default_priority"] = default
+    assert default == 0
+    large = journey.submit("large", "--priority", str(BEYOND_DECIMALS))
+    largest = journey.submit("largest", "--priority", str(LARGEST))
+    assert journey.order() == [(LARGEST, largest), (BEYOND_DECIMALS, large), (0, plain)]
+
+    promoted = journey.answer("job", "set-priority", plain, str(LARGEST - 1))
+    assert (promoted["from"], promoted["to"]) == (default, LARGEST - 1)
+    demoted = journey.answer("job", "set-priority", largest, "1")
+    assert (demoted["from"], demoted["to"], demoted["changed_now"]) == (LARGEST, 1, True)
+    journey.facts["order"] = journey.order()
+    assert journey.order() == [(LARGEST - 1, plain), (BEYOND_DECIMALS, large), (1, largest)]
+
+    refused = journey.stado("job", "set-priority", plain, negative, code=2)
+    assert refused["stderr"] == f"stado: job priority {negative} must be nonnegative\n"
+    refused = journey.stado("submit", "--run-id", "no", "--priority", negative, "true", code=2)
+    assert refused["stderr"] == f"stado: priority {negative} must be nonnegative\n"
+
+    journey.stado("cancel", "all", "--yes")
+    refusal = journey.answer("job", "set-priority", plain, "7", code=2)
+    assert (refusal["status"], refusal["refused"]["code"]) == ("cancelled", "job_not_queued")
+    journey.facts["final"] = [
+        {name: job[name] for name in ("job_id", "status", "priority")}
+        for job in journey.answer("jobs")["jobs"]
+    ]
+    assert {(job["status"], job["priority"]) for job in journey.facts["final"]} == {
+        ("cancelled", LARGEST - 1),
+        ("cancelled", BEYOND_DECIMALS),
+        ("cancelled", 1),
+    }
+    assert journey.order() == []
+
+
+def test_jobs_are_promoted_and_demoted_by_the_program_itself(tmp_path: Path) -> None:
+    """R141, R142, R143, R144, R145, R147, R151, R152"""
+    folder = Path(os.environ.get("STADO_JOURNEY_DIR") or tmp_path) / "priority"
+    folder.mkdir(parents=True, exist_ok=True)
+    journey, passed = Journey(tmp_path / "store"), False
+    try:
+        travel(journey)
+        passed = True
+    finally:
+        report = journey.report(passed=passed)
+        (folder / "report.json").write_text(json.dumps(report, indent=2))
+    assert [one["exit_code"] for one in report["commands"]].count(2) == 3
