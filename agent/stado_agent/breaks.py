@@ -32,6 +32,10 @@ class Paused(Exception):
     """A pause was asked for, and everything that the command started has been stopped."""
 
 
+class GivesWay(Exception):
+    """The job was asked to make room, and everything that the command started has been stopped."""
+
+
 class GivenUp(Exception):
     """A cancel came while the store did not take what the job left."""
 

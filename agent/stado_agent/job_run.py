@@ -53,6 +53,7 @@ from stado_agent.breaks import (
     Cancelled,
     Carried,
     Fenced,
+    GivesWay,
     HostUnable,
     InputUnavailable,
     NotStarted,
@@ -271,8 +272,8 @@ class JobRun:
             return self._execute()
         except Cancelled:
             return self._stopped(Verdict.CANCELLED, Reason.CANCELLED)
-        except Paused:
-            return self._stopped(Verdict.PAUSED, Reason.PAUSED_BY_USER)
+        except (Paused, GivesWay) as stop:
+            return self._put_aside(stop)
         except OutOfTime as error:
             up = error.time_up
             return self._ending(up.verdict, up.reason, up.detail)
@@ -302,6 +303,16 @@ class JobRun:
         detail = f"{verdict.value} while it was {doing}, by {asked.by}{note}"
         return self._ending(verdict, reason, detail)
 
+    def _put_aside(self, stop: Paused | GivesWay) -> Ending:
+        """A later epoch goes on from what was saved."""
+        if isinstance(stop, Paused):
+            return self._stopped(Verdict.PAUSED, Reason.PAUSED_BY_USER)
+        asked = self._pulse.asked
+        reason = Reason.HOST_CLOSED if asked.evict else Reason.YIELDED
+        by, why = asked.give_way_by or "unknown", asked.give_way_note
+        detail = f"put back into the queue by {by}{f': {why}' if why else ''}"
+        return self._ending(Verdict.YIELDED, reason, detail)
+
     def _prepare(self) -> None:
         self._fence()
         with self._refusals():
@@ -330,7 +341,7 @@ class JobRun:
     def _break_off(self) -> None:
         """For threads that must not act for the job themselves: whether `_heed` has something to
         do."""
-        asked = self._pulse.cancel_asked or self._pulse.pause_asked
+        asked = self._pulse.cancel_asked or self._pulse.pause_asked or self._pulse.must_give_way
         if asked or self._pulse.sealed or self._pulse.failure is not None:
             raise Interrupted
         if self._clocks.time_up() is not None:
@@ -613,11 +624,16 @@ class JobRun:
             raise Cancelled
 
     def _stop_if_paused(self) -> None:
-        """A command that has ended by itself is not paused any more, before it is verified."""
+        """Or put back. A command that has ended by itself is not stopped any more, before it is
+        verified."""
         if self._pulse.pause_asked and not self._has_ended:
             self._pulse.phase = Phase.STOPPING
             self._commands.stop()
             raise Paused
+        if self._pulse.must_give_way and not self._has_ended:
+            self._pulse.phase = Phase.STOPPING
+            self._commands.stop()
+            raise GivesWay
 
     def _tell_trouble(self, trouble: str | None) -> None:
         """Others read it in our beats, as long as there are any; the note on this host shows that

@@ -118,7 +118,7 @@ class Publication:
 
     def _copied_elsewhere(self, outcome: Ending, manifest: Manifest) -> Ending:
         uri = self._record.spec.output_uri
-        if uri is None or not manifest.files or outcome.verdict is Verdict.RETRYING:
+        if uri is None or not manifest.files or outcome.verdict.state is None:
             return outcome
         copy = SecondCopy(self._repo, self._host.open_store)
         try:

@@ -88,6 +88,10 @@ class Pulse:
         return self._asked.pause
 
     @property
+    def must_give_way(self) -> bool:
+        return self._record.must_give_way(self._asked)
+
+    @property
     def asked(self) -> Asks:
         """What was asked of the epoch, by when we looked last."""
         return self._asked

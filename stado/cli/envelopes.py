@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from stado.cli.render import plural
 from stado.core.admission import cards_asked
 from stado.core.durations import duration_text
 from stado.core.envelope import Spot
 from stado.core.order import needs_of
+from stado.core.records import Record
 from stado.core.spec import Spec
 
 
-def envelope_words(spec: Spec) -> dict[str, str | None]:
+def envelope_words(record: Record) -> dict[str, str | None]:
     """By what it is about; None where the job does not care."""
+    spec = record.spec
     return {
         "cards": _cards(spec),
         "disk": None if spec.disk_gb is None else f"{spec.disk_gb:g} GiB",
@@ -19,7 +22,7 @@ def envelope_words(spec: Spec) -> dict[str, str | None]:
         "model": spec.model,
         "takes": _takes(spec),
         "group": spec.group,
-        "yields": _yields(spec),
+        "yields": _yields(record),
     }
 
 
@@ -54,9 +57,10 @@ def _takes(spec: Spec) -> str | None:
     return None if seconds is None else f"{duration_text(seconds)}, as was stated"
 
 
-def _yields(spec: Spec) -> str | None:
+def _yields(record: Record) -> str | None:
+    spec = record.spec
     if not spec.yieldable:
         return None
     if not spec.max_yields:
         return "never: how often was not stated"
-    return f"{spec.max_yields} times at most" if spec.max_yields > 1 else "once at most"
+    return f"{record.yields_left} of {plural(spec.max_yields, 'time')} left"

@@ -248,7 +248,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "secrets": ", ".join(f"{k}={v}" for k, v in sorted(spec.secrets.items())) or None,
         "cpu": None if spec.cpu is None else f"{spec.cpu:g} core{'' if spec.cpu == 1 else 's'}",
         "memory": None if spec.memory_gb is None else f"{spec.memory_gb:g} GiB",
-        **envelope_words(spec),
+        **envelope_words(record),
         "begins": None if spec.not_before is None else f"not before {moment_text(spec.not_before)}",
         "expects": ", ".join(spec.expected_outputs) or None,
         "copy to": spec.output_uri,

@@ -125,6 +125,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "notify": record.notice_rules,
         "manual_retries": record.manual_retries,
         "pauses": record.pauses,
+        "yields": record.yields,
         "opened_from": record.opened_from.value if record.opened_from is not None else None,
         "tags": spec.tags,
         "type": spec.type.value,

@@ -50,6 +50,7 @@ class EventKind(StrEnum):
     TROUBLE = "trouble"
     CANCEL_ASKED = "cancel_asked"
     PAUSE_ASKED = "pause_asked"
+    YIELD_ASKED = "yield_asked"
     WARNING = "warning"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -61,6 +62,8 @@ class EventKind(StrEnum):
     """By its host, untouched."""
     RETRYING = "retrying"
     """It failed, and is tried again by itself."""
+    YIELDED = "yielded"
+    """It made room, and goes on when there is some again."""
     LATE_RESULT = "late_result"
     NOT_TOLD = "not_told"
     """A notice of it could not be delivered."""
@@ -270,6 +273,12 @@ def _started_at(trace: EpochTrace) -> datetime | None:
     return trace.beat.started_at if trace.beat is not None else None
 
 
+def _unheeded(trace: EpochTrace) -> str:
+    """A yield is for jobs that may be put back, and still run."""
+    ended = trace.end is not None and trace.end.ending.verdict is not Verdict.YIELDED
+    return ", and it went on" if ended else ""
+
+
 def _asked(trace: EpochTrace) -> Iterator[Event]:
     asks = trace.asks
     if asks is None:
@@ -284,6 +293,15 @@ def _asked(trace: EpochTrace) -> Iterator[Event]:
             told,
             actor=asks.pause_by,
             note=asks.pause_note,
+        )
+    if asks.give_way and asks.give_way_at is not None:
+        yield Event(
+            asks.give_way_at,
+            EventKind.YIELD_ASKED,
+            trace.epoch,
+            f"{asks.give_way_by} asked it to make room{_unheeded(trace)}",
+            actor=asks.give_way_by,
+            note=asks.give_way_note,
         )
     if asks.cancel and asks.cancel_at is not None:
         late = _came_to_nothing(trace, Verdict.CANCELLED)

@@ -86,6 +86,7 @@ def ended(record: Record, ending: Ending) -> Record:
         lease_losses=record.lease_losses + _is_loss(ending),
         given_back=record.given_back + _is_given_back(ending),
         pauses=record.pauses + (ending.verdict is Verdict.PAUSED),
+        yields=record.yields + (ending.reason is Reason.YIELDED),
         auto_retries=record.auto_retries + retrying,
         auto_retries_used=record.auto_retries_used + retrying,
         usage=used_with(record, ending.ran),

@@ -292,6 +292,8 @@ class Record(Document, frozen=True, kw_only=True):
     """Of the jobs that it waits for those that have ended as they had to."""
     doomed_by: Awaited | None = None
     """The first that ended otherwise: nobody runs the job, and whoever meets it ends it."""
+    yields: Count = 0
+    """How often it gave way to a more urgent job."""
     priority_changes: Annotated[
         list[PriorityChange], msgspec.Meta(max_length=PRIORITY_CHANGES_MAX)
     ] = msgspec.field(default_factory=list)
@@ -344,6 +346,15 @@ class Record(Document, frozen=True, kw_only=True):
     def policy_id(self) -> str | None:
         """Of the policy that the job makes."""
         return policy_id(self.id, self.policy_revision) if self.spec.makes_policy else None
+
+    @property
+    def yields_left(self) -> int:
+        """How often it may still be put back for a more urgent one."""
+        most = self.spec.max_yields or 0
+        return max(0, most - self.yields) if self.spec.yieldable else 0
+
+    def must_give_way(self, asked: Asks) -> bool:
+        return asked.give_way and (asked.evict or self.yields_left > 0)
 
     def own_key(self) -> str:
         return keys.record(self.state, self.id)
@@ -459,6 +470,13 @@ class Asks(Document, frozen=True, kw_only=True):
     pause_by: str | None = None
     pause_at: Instant | None = None
     pause_note: Line | None = None
+    give_way: bool = False
+    """It is to be put back into the queue, for somebody else's sake; a pause goes before that."""
+    give_way_by: str | None = None
+    give_way_at: Instant | None = None
+    give_way_note: Line | None = None
+    evict: bool = False
+    """Whatever the job says of that: its host is closed."""
     nonce: str
 
     @property

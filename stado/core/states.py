@@ -44,11 +44,14 @@ class Verdict(StrEnum):
     LOST = "lost"
     RETRYING = "retrying"
     """It failed, and is to be tried again after a while."""
+    YIELDED = "yielded"
+    """It was stopped for somebody else, and goes on when there is room again."""
 
     @property
     def state(self) -> State | None:
         """The state at rest that it leads to; None when the next epoch is queued."""
-        return None if self in (Verdict.LOST, Verdict.RETRYING) else State(self.value)
+        goes_on = self in (Verdict.LOST, Verdict.RETRYING, Verdict.YIELDED)
+        return None if goes_on else State(self.value)
 
 
 class Opening(StrEnum):
@@ -116,6 +119,8 @@ class Reason(StrEnum):
     PRE_RUNNING_DEADLINE = "pre_running_deadline"
     BODY_HUNG = "body_hung"
     UPSTREAM_FAILED = "upstream_failed"
+    YIELDED = "yielded"
+    HOST_CLOSED = "host_closed"
 
 
 class WarningCode(StrEnum):
