@@ -19,6 +19,7 @@ from tests.mutants import (
     telling,
     timing,
     working,
+    yielding,
 )
 from tests.mutants.mutant import Mutant
 
@@ -35,4 +36,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *prioritizing.MUTANTS,
     *telling.MUTANTS,
     *timing.MUTANTS,
+    *yielding.MUTANTS,
 )

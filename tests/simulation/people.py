@@ -29,6 +29,7 @@ from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.status import states_of
 from stado.jobs.submit import submit
+from stado.jobs.yielding import ask_to_yield
 from tests.simulation.commands import VERIFY
 from tests.simulation.plan import draw_limits, draw_rules, draw_script
 from tests.simulation.process import SimHost
@@ -127,8 +128,9 @@ class Person:
         weights = [4, 2, 2, 1, 2]
         rare = [self._repeat, self._rerun, self._rest_queue]
         again = [self._pause_job, self._resume, self._retry, self._delete, self._prioritize]
+        again.append(self._want_room)
         return dice.choices(
-            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3, 1]
+            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3, 1, 1]
         )[0]
 
     # --- what they do -------------------------------------------------------------------
@@ -149,6 +151,7 @@ class Person:
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
             after=self._draw_after(),
             notify=draw_rules(self._kernel, world.plan),
+            **self._draw_yields(),
             **self._draw_steps(),
             **draw_limits(self._kernel, world.plan, repo.now()),
         )
@@ -156,6 +159,11 @@ class Person:
         order = _Order(f"run-{len(world.scripts)}", request)
         self._unfinished.append(order)
         self._submit(repo, order)
+
+    def _draw_yields(self) -> dict[str, Any]:
+        if self._kernel.random.random() < 0.6:
+            return {}
+        return {"yieldable": True, "max_yields": self._kernel.random.choice((None, 0, 1, 2))}
 
     def _new_command(self) -> str:
         scripts = self._world.scripts
@@ -310,6 +318,15 @@ class Person:
             record=receipt.record,
             change=receipt.change,
         )
+
+    def _want_room(self, repo: Repository) -> None:
+        """As an agent does for a more urgent job, or an operator who closes a host."""
+        job_id = self._some_job_in(State.RUNNING)
+        record = None if job_id is None else self._find(repo, job_id)
+        if record is None or record.state is not State.RUNNING:
+            return
+        evict = self._kernel.random.random() < 0.2
+        ask_to_yield(repo, record.id, record.epoch, by=self._host.name, note="", evict=evict)
 
     def _some_job_in(self, *states: State) -> str | None:
         """As somebody has just seen it; now and then another one, by mistake."""

@@ -107,6 +107,15 @@ def _pause(stage: Stage) -> None:
     stage.when(lambda: stage.has_job_in(State.PAUSED), lambda: stage.resume("ann", "run"))
 
 
+@scenario("yield", requests_min=60, ends=(State.COMPLETED,), starts=2)
+def _yield(stage: Stage) -> None:
+    """Of a running job that has saved, and may make room once; it is asked twice."""
+    script = Script(seconds=5.0, checkpoint_every=2.0)
+    stage.submit("ann", "run", [script], yieldable=True, max_yields=1)
+    stage.when(lambda: _has_saved(stage), lambda: stage.want_room("bob", "run"))
+    stage.when(lambda: len(stage.started) > 1, lambda: stage.want_room("bob", "run"))
+
+
 @scenario("cancel-paused", requests_min=30, ends=(State.CANCELLED,), starts=0)
 def _cancel_paused(stage: Stage) -> None:
     stage.after(BETWEEN_POLLS, lambda: stage.submit("ann", "run", [Script(seconds=1.5)]))

@@ -26,6 +26,7 @@ from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit
+from stado.jobs.yielding import ask_to_yield
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Violation
 from tests.simulation.commands import VERIFY, Script
@@ -140,6 +141,9 @@ class Stage(World):
     def pause(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._ask, pause, "paused", run_id=run_id, who=who))
 
+    def want_room(self, who: str, run_id: str) -> None:
+        self._send(who, partial(self._want_room, run_id=run_id, who=who))
+
     def resume(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._ask, resume, "resumed", run_id=run_id, who=who))
 
@@ -234,6 +238,12 @@ class Stage(World):
                 self.trace.note(who, f"told: {error}")
                 continue
             self._tell(what, who, asked_at, record)
+
+    def _want_room(self, repo: Repository, *, run_id: str, who: str) -> None:
+        for job_id in self.job_ids(run_id):
+            found = find_job(repo, job_id)
+            if found is not None and found.state is State.RUNNING:
+                ask_to_yield(repo, job_id, found.record.epoch, by=who, note="")
 
     def _set_priority(self, repo: Repository, *, run_id: str, who: str, priority: int) -> None:
         for job_id in self.job_ids(run_id):

@@ -17,6 +17,7 @@ from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
 from tests.simulation.checkers.times import TimesChecker
 from tests.simulation.checkers.usage import UsageChecker
+from tests.simulation.checkers.yields import YieldsChecker
 
 CHECKERS: tuple[type[Checker], ...] = (
     CellsChecker,
@@ -34,5 +35,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     UsageChecker,
     PrioritiesChecker,
     MessagesChecker,
+    YieldsChecker,
     RestChecker,
 )
