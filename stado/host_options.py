@@ -42,7 +42,6 @@ _OPTIONS = (
     ),
     click.option(
         "--label",
-        "labels",
         envvar="STADO_LABELS",
         multiple=True,
         metavar="KEY=VALUE",

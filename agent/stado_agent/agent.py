@@ -12,14 +12,19 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from stado.core.admission import Card, Offer, Reservation, choose_cards
+from stado.core.documents import from_plain
+from stado.core.early_failures import EARLY
 from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
+from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
 from stado.core.order import ReadyEntry
-from stado.core.records import Capacity, Hindrance, JobReport
+from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
 from stado.core.settings import DeploymentSettings
+from stado.core.states import Reason, Verdict
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant, Place
@@ -37,7 +42,9 @@ from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
+from stado_agent.orders import Orders
 from stado_agent.places import order_of, place_for
+from stado_agent.quarantine import Quarantine
 from stado_agent.rules import Rules
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
@@ -75,6 +82,9 @@ class _Supervised:
     salvaging: str | None = None
     """Name of a workspace."""
     idle_since: float = 0.0
+    handed_at: float = 0.0
+    began_at: datetime | None = None
+    """When its command was started; None: it has not been."""
 
     @property
     def idle(self) -> bool:
@@ -83,6 +93,14 @@ class _Supervised:
     @property
     def pid(self) -> int:
         return self.peer.identity.pid
+
+    def take(self, entry: ReadyEntry, cards: tuple[str, ...], now: float) -> None:
+        self.entry, self.cards = entry, cards
+        self.handed_at, self.began_at = now, None
+
+    def rest(self, now: float) -> None:
+        self.entry = self.salvaging = self.began_at = None
+        self.idle_since = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +199,9 @@ class Agent:
             make_room=self._input_cache.clear,
         )
         self._rules = Rules(repo, now=repo.now)
+        self._orders = Orders(repo, settings.consumer, now=repo.now)
+        self._quarantine = Quarantine(repo, settings.consumer, host.folder)
+        self._last_claim: JobClaim | None = None
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
@@ -348,20 +369,25 @@ class Agent:
                     epoch=one.entry.epoch,
                     held=Reservation(one.entry.needs, one.cards),
                 )
+                self._note_end(self._end_of_dead(one, one.entry))
 
     def _heed(self, one: _Supervised, message: Mapping[str, object]) -> None:
         event = message.get("event")
-        if self._on_trial is one:
+        if self._on_trial is one and event != "claimed":
             self._on_trial = None
         if event == "missed":
             self._supply.missed(one.entry)
+        elif event == "claimed" and one.entry is not None:
+            self._last_claim = JobClaim(job_id=one.entry.job_id, at=self._repo.now())
         elif event == "started":
+            one.began_at = one.began_at or self._repo.now()
             self._health.note_started()
+        elif event == "ended":
+            self._note_end(from_plain(JobEnd, message["end"]))
         elif event == "unable":
             self._note_unable(one.entry, str(message.get("why")))
         elif event == "idle":
-            one.entry = one.salvaging = None
-            one.idle_since = self._repo.clock.monotonic()
+            one.rest(self._repo.clock.monotonic())
             self._has_news = True
             self._supply.hurry()
             self._accelerators.look_again()
@@ -375,6 +401,27 @@ class Agent:
                 return
             self._leave_to_others(entry.job_id)
         self._health.note_unable(why)
+
+    def _note_end(self, end: JobEnd) -> None:
+        """Others are looked at as soon as a row of failures makes this host suspect."""
+        was_suspect = self._quarantine.suspect
+        self._quarantine.note_end(end)
+        self._has_news = True
+        if self._quarantine.suspect and not was_suspect:
+            self._broadcast_at = float("-inf")
+
+    def _end_of_dead(self, one: _Supervised, entry: ReadyEntry) -> JobEnd:
+        """Of a job whose supervisor died: who submitted it is not known here."""
+        now, began_at = self._repo.now(), one.began_at
+        early = self._repo.clock.monotonic() - one.handed_at < EARLY.total_seconds()
+        lasted = (now - (began_at or now)).total_seconds()
+        return JobEnd(
+            job_id=entry.job_id,
+            verdict=Verdict.LOST,
+            reason=Reason.SUPERVISOR_DIED,
+            ran_seconds=None if early else max(0.0, lasted),
+            at=now,
+        )
 
     def take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,
@@ -431,8 +478,12 @@ class Agent:
         if hindrance is not None or self._on_trial is not None:
             self._full = True
             return
+        starts_left = self._quarantine.starts_left(self._young())
         in_hand = self._jobs_in_hand()
-        for _ in range(_DISPATCH_ROUNDS_MAX):
+        for begun in range(_DISPATCH_ROUNDS_MAX):
+            if begun == starts_left:
+                self._full = True
+                return
             offer = self._offer()
             self._full = offer.spent
             if self._full:
@@ -443,12 +494,11 @@ class Agent:
             in_hand.add(entry.job_id)
             one = self._idle_or_forked()
             place = self._place_for(entry, offer)
-            one.entry, one.cards = entry, place.cards
+            one.take(entry, place.cards, self._repo.clock.monotonic())
             trial = self._health.on_probation
             order = {
                 "do": "run",
                 "entry": entry.name,
-                "trial": trial,
                 "rules": self._allowed(),
                 "place": order_of(place),
             }
@@ -495,7 +545,7 @@ class Agent:
             machine_type=what.machine_type,
             provider=what.provider,
             spot=what.spot,
-            labels=what.labels,
+            labels=self._labels(),
         )
         return tuple(facts)
 
@@ -512,7 +562,24 @@ class Agent:
             log.warning("event=containers_not_swept error=%r", error.strerror)
 
     def _hindrance(self) -> Hindrance | None:
-        return self._rules.hindrance or self._health.hindrance()
+        """What operators say goes before what the host finds itself."""
+        ordered = self._orders.hindrance(busy=self._busy)
+        found = self._rules.hindrance or ordered or self._quarantine.hindrance()
+        return found or self._health.hindrance()
+
+    def _young(self) -> int:
+        """Jobs that were handed over so lately that they may still fail at once."""
+        since = self._repo.clock.monotonic() - EARLY.total_seconds()
+        return sum(one.entry is not None and one.handed_at > since for one in self._supervised)
+
+    def _look_around(self) -> None:
+        """For what operators say, and, while suspect, for how others fare."""
+        self._orders.look()
+        orders = self._orders.orders
+        if orders is not None and orders.release is not None:
+            self._quarantine.release(orders.release.at)
+        self._quarantine.note_running(one.began_at for one in self._supervised if one.began_at)
+        self._quarantine.look()
 
     def _allowed(self) -> dict[str, Any]:
         """What the deployment says, for the job that is claimed now."""
@@ -552,7 +619,7 @@ class Agent:
         try:
             one.peer.channel.send(message)
         except ChannelClosed:
-            one.entry = one.salvaging = None
+            one.rest(self._repo.clock.monotonic())
             self._dismiss([one])
             return False
         return True
@@ -609,6 +676,7 @@ class Agent:
             self._broadcast_at = now
             self._has_news = False
             self._end_hung()
+            self._look_around()
             self._broadcast(stopped=False)
 
     def _broadcast(self, *, stopped: bool) -> None:
@@ -634,7 +702,6 @@ class Agent:
             machine_type=self._settings.what.machine_type,
             provider=self._settings.what.provider,
             spot=self._settings.what.spot,
-            labels=list(self._settings.what.labels),
             price_per_hour=self._settings.what.price_per_hour,
             closed=offer.closed,
             disk_total_gb=self._health.disk_total_gb(),
@@ -650,16 +717,26 @@ class Agent:
             runs_images_by=None if stopped else self._engine_watch.name(),
             max_run_seconds=self._settings.max_run_seconds,
             throttled=self._take_throttled(),
+            labels=self._labels(),
+            last_claim=self._last_claim,
+            recent_ends=self._quarantine.recent_ends,
         )
         write_capacity(self._repo, capacity)
 
+    def _labels(self) -> list[str]:
+        """What operators say goes before what the agent was started with."""
+        said = self._orders.orders.labels if self._orders.orders is not None else {}
+        return labels_over(self._settings.what.labels, said)
+
     def _reports(self) -> list[JobReport]:
         """Of each job: the signs that its supervisor gave on this host, store or no store."""
+        began_at = {one.pid: one.began_at for one in self._supervised}
         return [
             JobReport(
                 job_id=note.job_id,
                 epoch=note.epoch,
                 signs=self._folder.signs(note.supervisor.pid),
+                began_at=began_at.get(note.supervisor.pid),
             )
             for note in self._folder.notes()
         ]

@@ -22,6 +22,7 @@ from stado.core.records import (
     EndCell,
     Ending,
     Heartbeat,
+    JobEnd,
     LateResult,
     Phase,
     PolicySeal,
@@ -254,6 +255,23 @@ class JobRun:
         self._compact_logs()
         unable = self._outcome is not None and self._outcome.reason is Reason.HOST_UNABLE
         return self._outcome.detail if self._outcome is not None and unable else None
+
+    @property
+    def end(self) -> JobEnd | None:
+        """How it ended here; None when others decided that."""
+        if self._decided is None:
+            return None
+        record, ending = self._decided.record, self._decided.ending
+        began_at, ran = ending.started_at, ending.ran
+        lasted = None if began_at is None or ran is None else ran.ended_at - began_at
+        return JobEnd(
+            job_id=record.id,
+            user=moves.clip(record.submitter),
+            verdict=ending.verdict,
+            reason=ending.reason,
+            ran_seconds=None if lasted is None else max(0.0, lasted.total_seconds()),
+            at=ending.ended_at,
+        )
 
     def _has_delivered(self, outcome: Ending) -> bool:
         """False when the epoch was taken from us on the way and we adopted the next one. That ends

@@ -96,7 +96,7 @@ class _Options(NamedTuple):
     allow_secret: tuple[str, ...]
     cache_gb: float | None
     docker: str | None
-    labels: tuple[str, ...]
+    label: tuple[str, ...]
     machine_type: str | None
     provider: str | None
     spot: bool
@@ -108,13 +108,13 @@ class _Options(NamedTuple):
         provider = self.provider or PROVIDER_DEFAULT
         check_word("machine-type", self.machine_type)
         check_word("provider", provider)
-        for label in self.labels:
+        for label in self.label:
             check_label(label)
         return WhatItIs(
             machine_type=self.machine_type,
             provider=provider,
             spot=self.spot,
-            labels=tuple(sorted(set(self.labels))),
+            labels=tuple(sorted(set(self.label))),
             price_per_hour=self.price_per_hour,
         )
 

@@ -28,12 +28,12 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     """Does what the agent asks for, one thing after another, until the agent is gone or wants no
     more.
 
-    In: `{"do": "run", "entry": <name>, "trial": <yes/no>, "rules": <the deployment's>, "place":
-    <what of the host it gets>}`,
-    `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job,
-    `unable` (with `why`) when this host could not start it, `started` as soon as it could, of a
-    trial only, and in any case `idle` in the end. An error that it has no answer to ends this
-    process; the agent then ends the epoch as lost."""
+    In: `{"do": "run", "entry": <name>, "rules": <the deployment's>, "place": <what
+    of the host it gets>}`,
+    `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job, else
+    `claimed`; `unable` (with `why`) when this host could not start it, `started` as soon as it
+    could; `ended` (with `end`) once it has given the verdict; and in any case `idle` in the end.
+    An error that it has no answer to ends this process; the agent then ends the epoch as lost."""
     while True:
         try:
             message = channel.receive(None)
@@ -47,19 +47,13 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
             assert entry is not None  # the agent parsed it before
             rules = from_plain(DeploymentSettings, message["rules"])
             placed = replace(host, place=place_of(message["place"]))
-            _run_entry(channel, repo, placed, entry, rules, trial=message["trial"])
+            _run_entry(channel, repo, placed, entry, rules)
             _remove_note(host)
         _tell(channel, event="idle")
 
 
 def _run_entry(
-    channel: Channel,
-    repo: Repository,
-    host: Host,
-    entry: ReadyEntry,
-    rules: DeploymentSettings,
-    *,
-    trial: bool,
+    channel: Channel, repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
 ) -> None:
     workspace = host.folder.workspace(entry.job_id, entry.epoch)
     try:
@@ -72,14 +66,17 @@ def _run_entry(
         _tell(channel, event="missed")
         return
     log.info("event=claimed job=%s epoch=%d", entry.job_id, entry.epoch)
+    _tell(channel, event="claimed")
 
     def tell_started() -> None:
-        if trial:
-            _tell(channel, event="started")
+        _tell(channel, event="started")
 
-    unable = JobRun(repo, host, claimed, entry, rules=rules, on_started=tell_started).run()
+    run = JobRun(repo, host, claimed, entry, rules=rules, on_started=tell_started)
+    unable = run.run()
     if unable is not None:
         _tell(channel, event="unable", why=unable)
+    if run.end is not None:
+        _tell(channel, event="ended", end=run.end.plain())
 
 
 def _remove_note(host: Host) -> None:

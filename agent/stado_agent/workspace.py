@@ -1,7 +1,7 @@
 """Folders of an agent on its host: what a job may use while it runs, and what tells a restarted
 agent which supervisors still live.
 
-Layout below `<work-dir>/<consumer>/`: `lock`, `supervisors/<pid>.json`,
+Layout below `<work-dir>/<consumer>/`: `lock`, `quarantine.json`, `supervisors/<pid>.json`,
 `jobs/<job>.<epoch>/{work,inputs,output,checkpoints,report,log}`; `log/` is a spool (`log_spool`),
 and `log/epoch.json` says whose. Nothing of this outlives its job but what could not be delivered.
 What jobs have fetched is kept in `inputs/` (`input_cache`) and `code/{snapshots,repos}`
@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,33 @@ class HostFolder:
                 path.unlink(missing_ok=True)
             else:
                 yield note
+
+    def write_quarantine(self, *, detail: str, since: datetime) -> None:
+        """Raises `OSError`."""
+        fields = {"detail": detail, "since": since.isoformat()}
+        _replace_file(self._quarantine_path, json.dumps(fields).encode())
+
+    def read_quarantine(self) -> tuple[str, datetime] | None:
+        """Detail and beginning; None: there is none. Raises `OSError`, `ValueError` for what says
+        nothing."""
+        try:
+            fields = json.loads(self._quarantine_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")
+        since = datetime.fromisoformat(str(fields.get("since")))
+        if since.tzinfo is None:
+            raise ValueError("its instant has no zone")
+        return str(fields.get("detail"))[:1024], since
+
+    def remove_quarantine(self) -> None:
+        """Raises `OSError`."""
+        self._quarantine_path.unlink(missing_ok=True)
+
+    @property
+    def _quarantine_path(self) -> Path:
+        return self.root / "quarantine.json"
 
     def _note_path(self, pid: int) -> Path:
         return self._notes / f"{pid}.json"

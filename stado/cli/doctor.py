@@ -198,7 +198,7 @@ def _agent_findings(
     sights: Sequence[AgentSight], running: Sequence[Row], now: datetime
 ) -> Iterator[Finding]:
     from stado.cli.host_views import hindrance_text, hosts_line
-    from stado.jobs.health import AgentState
+    from stado.jobs.health import CLOSED, AgentState
 
     states = {sight.state for sight in sights}
     if states & {AgentState.WORKING, AgentState.HINDERED}:  # what hinders is a finding of its own
@@ -215,11 +215,14 @@ def _agent_findings(
         if sight.state is AgentState.STALE:
             yield _stale_finding(sight, _held(one.consumer, running))
         elif sight.state is AgentState.HINDERED and one.hindrance is not None:
+            remedy = f"mend it on {one.host}; the agent goes on by itself, `stado hosts` shows when"
+            if one.hindrance.code in CLOSED:
+                remedy = f"`stado hosts {one.consumer}` tells more"
             yield Finding(
                 "agents",
                 f"agent {one.consumer} on {one.host} takes no jobs: "
                 f"{hindrance_text(one.hindrance, now)}",
-                f"mend it on {one.host}; the agent goes on by itself, `stado hosts` shows when",
+                remedy,
             )
 
 

@@ -17,13 +17,17 @@ from stado.cli.accelerator_views import (
 )
 from stado.cli.screen import Frame
 from stado.cli.tables import Column, cell_width
-from stado.core.records import Capacity, Hindrance
+from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd
 from stado.errors import Unreadable
-from stado.jobs.health import AGENTS_MAX, AgentSight, AgentState
+from stado.jobs.health import AGENTS_MAX, CLOSED, AgentSight, AgentState
 
 _STATE_STYLES = {
     "working": "green",
     "draining": "yellow",
+    "cordoned": "yellow",
+    "drained": "yellow",
+    "suspect": "yellow",
+    "quarantined": "red",
     "hindered": "red",
     "stale": "red",
     "stopped": "bright_black",
@@ -41,6 +45,12 @@ _COLUMNS = (
     Column("SEEN", right=True),
     Column("VERSION", width_max=12, expendable=True),
 )
+_NOT_AT_WORK = (
+    AgentState.DRAINING.value,
+    *(word for word in CLOSED if word != AgentState.DRAINING.value),
+    AgentState.HINDERED.value,
+    AgentState.STALE.value,
+)
 _INDENT = 4
 _HELD_NAMED_MAX = 3
 
@@ -56,12 +66,11 @@ class Hosts(NamedTuple):
 
 def hosts_line(sights: Sequence[AgentSight]) -> str:
     """`2 hosts at work (1 not heard lately), 1 stale`; agents that left are not counted."""
-    counts = Counter(sight.state for sight in sights)
-    others = (AgentState.DRAINING, AgentState.HINDERED, AgentState.STALE)
-    told = [f"{counts[state]:,} {state.value}" for state in others if counts[state]]
+    counts = Counter(sight.word for sight in sights)
+    told = [f"{counts[word]:,} {word}" for word in _NOT_AT_WORK if counts[word]]
     late = sum(sight.late for sight in sights if sight.state is AgentState.WORKING)
     unheard = f" ({late:,} not heard lately)" if late else ""
-    working = f"{render.plural(counts[AgentState.WORKING], 'host')} at work{unheard}"
+    working = f"{render.plural(counts[AgentState.WORKING.value], 'host')} at work{unheard}"
     return ", ".join([working, *told])
 
 
@@ -80,7 +89,7 @@ def unreadable_text(unreadable: Sequence[Unreadable]) -> str:
 
 def hindrance_text(hindrance: Hindrance, now: datetime) -> str:
     """`disk full for 3m 12s: free some`."""
-    since = render.duration((now - hindrance.since).total_seconds())
+    since = render.duration(max(0.0, (now - hindrance.since).total_seconds()))
     return f"{hindrance.code.replace('_', ' ')} for {since}: {hindrance.detail}"
 
 
@@ -133,10 +142,9 @@ def notes(hosts: Hosts) -> Iterator[str]:
 
 def hosts_fields(hosts: Hosts) -> dict[str, Any]:
     sights, unreadable = hosts.sights, hosts.unreadable
-    counts = Counter(sight.state for sight in sights)
     return {
-        "hosts": [_host_fields(sight, hosts.held.get(sight.capacity.consumer)) for sight in sights],
-        "counts": {state.value: count for state, count in counts.items()},
+        "hosts": [host_fields(sight, hosts.held.get(sight.capacity.consumer)) for sight in sights],
+        "counts": dict(Counter(sight.word for sight in sights)),
         "unreadable": [error.key for error in unreadable],
         "more": _may_lack_some(sights, unreadable),
     }
@@ -189,7 +197,7 @@ def _cells(sight: AgentSight, held: Sequence[str] | None) -> list[str]:
     jobs = len(one.jobs) if held is None else len(held)
     return [
         one.consumer,
-        sight.state.value,
+        sight.word,
         f"{max(0.0, one.cpu_free):g}/{one.cpu_total:g}",
         f"{max(0.0, one.memory_free_gb):.1f}/{one.memory_total_gb:.1f}",
         accelerators_cell(one),
@@ -197,6 +205,15 @@ def _cells(sight: AgentSight, held: Sequence[str] | None) -> list[str]:
         f"{jobs:,}",
         render.short_duration(sight.age_seconds),
         one.version,
+    ]
+
+
+def free_texts(one: Capacity) -> list[str]:
+    """`6.5 of 8 cores`, and so on."""
+    return [
+        f"{max(0.0, one.cpu_free):g} of {one.cpu_total:g} cores",
+        f"{max(0.0, one.memory_free_gb):.1f} of {one.memory_total_gb:.1f} GiB of memory",
+        f"{_amount_text(one.disk_free_gb)} GiB of disk",
     ]
 
 
@@ -236,10 +253,10 @@ def _remarks(sight: AgentSight, held: Sequence[str] | None, *, with_means: bool)
     if one.throttled:
         yield f"the store put off {render.plural(one.throttled, 'request')}"
     if with_means:
-        yield from _means(one)
+        yield from means(one)
 
 
-def _means(one: Capacity) -> list[str]:
+def means(one: Capacity) -> list[str]:
     """How it holds jobs to what they may have, and by what it runs those with an image."""
     means = {
         "limits memory by": one.limits_memory_by,
@@ -251,16 +268,16 @@ def _means(one: Capacity) -> list[str]:
 
 def _common_means(sights: Sequence[AgentSight]) -> str | None:
     """What all have in common, to be said once; None when they differ."""
-    found = {"; ".join(_means(sight.capacity)) for sight in sights if not sight.capacity.stopped}
+    found = {"; ".join(means(sight.capacity)) for sight in sights if not sight.capacity.stopped}
     return found.pop() if len(found) == 1 else None if found else ""
 
 
-def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any]:
+def host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any]:
     one = sight.capacity
     return {
         "worker": one.consumer,
         "host": one.host,
-        "state": sight.state.value,
+        "state": sight.word,
         "cpu_free": one.cpu_free,
         "cpu_total": one.cpu_total,
         "memory_free_gb": one.memory_free_gb,
@@ -283,6 +300,23 @@ def _host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any
         "runs_images_by": one.runs_images_by,
         "max_run_seconds": one.max_run_seconds,
         "throttled": one.throttled,
+        "labels": one.labels,
+        "last_claim": _claim_fields(one.last_claim) if one.last_claim is not None else None,
+        "recent_ends": [_end_fields(end) for end in one.recent_ends],
+    }
+
+
+def _claim_fields(claim: JobClaim) -> dict[str, Any]:
+    return {"job_id": claim.job_id, "at": render.instant_text(claim.at)}
+
+
+def _end_fields(end: JobEnd) -> dict[str, Any]:
+    return {
+        "job_id": end.job_id,
+        "verdict": end.verdict,
+        "reason": end.reason,
+        "ran_seconds": end.ran_seconds,
+        "at": render.instant_text(end.at),
     }
 
 

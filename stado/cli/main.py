@@ -81,6 +81,17 @@ class LazyGroup(click.Group):
         return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
 
 
+class DefaultGroup(LazyGroup):
+    """A group that shows something where no command is named: what follows it is then an argument
+    of its first command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asks_for_help = bool(args) and args[0] in ctx.help_option_names
+        if not ctx.resilient_parsing and not asks_for_help and not set(args[:1]) & set(self._lazy):
+            args = [next(iter(self._lazy)), *args]
+        return super().parse_args(ctx, args)
+
+
 def _short_help(entry: LazyCommand | click.Command) -> str:
     return entry.short_help if isinstance(entry, LazyCommand) else entry.help or ""
 
@@ -164,6 +175,22 @@ _QUEUE = LazyGroup(
     },
 )
 
+_HOSTS = DefaultGroup(
+    name="hosts",
+    help="List the agents, or show one: what it has free, and why it takes no jobs.\n\n"
+    "\b\n  stado hosts\n  stado hosts local@lab-7\n  stado hosts drain local@lab-7 --reason update",
+    epilog="`stado hosts show --help` has the options of what is shown.",
+    lazy={
+        "show": LazyCommand("stado.cli.hosts", "show", "List the agents; the same without it."),
+        "cordon": LazyCommand("stado.cli.hosts", "cordon", "Let a host take no more jobs."),
+        "drain": LazyCommand("stado.cli.hosts", "drain", "The same, until nothing runs there."),
+        "uncordon": LazyCommand("stado.cli.hosts", "uncordon", "Let it take jobs again."),
+        "release": LazyCommand("stado.cli.hosts", "release", "Lift a host's quarantine."),
+        "label": LazyCommand("stado.cli.hosts", "label", "Say what a host is, for jobs to ask."),
+        "rm": LazyCommand("stado.cli.hosts", "remove", "Forget a host that is gone for good."),
+    },
+)
+
 _CONTEXT = LazyGroup(
     name="context",
     help="Give stores names, and choose the current one.",
@@ -216,7 +243,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
-    "hosts": LazyCommand("stado.cli.hosts", "hosts", "List the agents, and what they have free."),
+    "hosts": _HOSTS,
     "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),

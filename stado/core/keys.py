@@ -23,6 +23,7 @@ POLICIES = "policies/"
 NOTICES = "notify/pending/"
 UNDELIVERED = "notify/undelivered/"
 COORDINATOR_LEASE = "control/coordinator.json"
+HOST_ORDERS = "control/hosts/"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
 
@@ -78,6 +79,10 @@ def run(run_id: str) -> str:
 
 def capacity(consumer: str) -> str:
     return f"{CAPACITY}{component(consumer)}.json"
+
+
+def host_orders(consumer: str) -> str:
+    return f"{HOST_ORDERS}{component(consumer)}.json"
 
 
 def by_user(user: str, base: str) -> str:

@@ -65,6 +65,15 @@ Mebibytes = Annotated[int, msgspec.Meta(ge=0, le=2**30)]
 AcceleratorId = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,96}\Z")]
 AcceleratorKind = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9.+-]{1,64}\Z")]
 
+LABELS_SAID_MAX = 16
+"""By operators, of one host."""
+
+LabelKey = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9._/-]{0,62}\Z")]
+LabelValue = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+LabelsSaid = Annotated[dict[LabelKey, LabelValue], msgspec.Meta(max_length=LABELS_SAID_MAX)]
+RECENT_ENDS_MAX = 8
+"""Of an agent's jobs that its report names."""
+
 Amount = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 """Of cores or GiB: what is free can be less than nothing."""
 
@@ -645,6 +654,8 @@ class JobReport(Part, frozen=True, kw_only=True):
     epoch: Epoch
     signs: Count
     """How often the supervisor has been heard on this host, store or no store."""
+    began_at: Instant | None = None
+    """When its command was started, as far as its agent has heard."""
 
 
 class Hindrance(Part, frozen=True, kw_only=True):
@@ -688,6 +699,27 @@ class AcceleratorReport(Part, frozen=True, kw_only=True):
         default_factory=list
     )
     """Of this host, that use it."""
+
+
+class JobClaim(Part, frozen=True, kw_only=True):
+    """That an agent got a job."""
+
+    job_id: JobId
+    at: Instant
+
+
+class JobEnd(Part, frozen=True, kw_only=True):
+    """How a job ended on a host, as its agent tells others. Words that a newer program has are
+    text to this one."""
+
+    job_id: JobId
+    user: Line | None = None
+    """Who submitted it; None: the agent did not hear."""
+    verdict: Line
+    reason: Line | None = None
+    ran_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """None: its command was not started."""
+    at: Instant
 
 
 class Capacity(Document, frozen=True, kw_only=True):
@@ -742,9 +774,57 @@ class Capacity(Document, frozen=True, kw_only=True):
     """How long its host lets a command run; None: no limit."""
     throttled: Count = 0
     """Requests of the agent that the store has put off since the broadcast before."""
+    last_claim: JobClaim | None = None
+    """Since the agent was started."""
+    recent_ends: Annotated[list[JobEnd], msgspec.Meta(max_length=RECENT_ENDS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Its last ones, oldest first."""
 
     def own_key(self) -> str:
         return keys.capacity(self.consumer)
+
+
+class HostOrder(StrEnum):
+    """How an operator keeps a host from taking jobs."""
+
+    CORDON = "cordon"
+    DRAIN = "drain"
+
+
+class HostClosing(Part, frozen=True, kw_only=True):
+    """That a host is to take no more jobs."""
+
+    order: HostOrder
+    by: Line
+    at: Instant
+    reason: Line | None = None
+
+
+class HostRelease(Part, frozen=True, kw_only=True):
+    """That whatever quarantine a host was in by then is over."""
+
+    by: Line
+    at: Instant
+
+
+class HostOrders(Document, frozen=True, kw_only=True):
+    """`control/hosts/<consumer>.json`: what operators say to one host. Absent: nothing."""
+
+    consumer: str
+    closing: HostClosing | None = None
+    """None: it may take jobs."""
+    release: HostRelease | None = None
+    """The last one."""
+    labels: LabelsSaid = msgspec.field(default_factory=dict)
+    """Over those that its agent was started with."""
+    nonce: Code
+    """New at each write."""
+    changed_at: Instant
+    changed_by: Line
+
+    def own_key(self) -> str:
+        return keys.host_orders(self.consumer)
 
 
 class CoordinatorLease(Document, frozen=True, kw_only=True):

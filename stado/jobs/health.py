@@ -28,6 +28,10 @@ _SILENT_BROADCASTS = 3
 _LATE_BROADCASTS = 1.5
 
 
+CLOSED = ("cordoned", "draining", "drained", "quarantined", "suspect")
+"""Codes of what keeps a host from taking jobs that are words for its state, too."""
+
+
 class AgentState(StrEnum):
     """What may be expected of an agent. Only one that works takes jobs."""
 
@@ -69,6 +73,14 @@ class AgentSight:
         if self.capacity.host_at is None:
             return 0.0
         return (self.capacity.host_at - self.capacity.at).total_seconds()
+
+    @property
+    def word(self) -> str:
+        """Its state; of one that an operator has closed, or that has closed itself, which."""
+        hindrance = self.capacity.hindrance
+        if self.state is AgentState.HINDERED and hindrance is not None:
+            return hindrance.code if hindrance.code in CLOSED else self.state.value
+        return self.state.value
 
     @property
     def state(self) -> AgentState:
@@ -156,14 +168,16 @@ class Holdings:
         """Job ids by consumer, of agents that are late or stale: nothing is asked where there is
         none. One listing and a read for each record that is new, of the newest 100."""
         silent = {one.capacity.consumer for one in sights if one.silent}
-        if not silent:
-            return {}
+        return self.under(silent) if silent else {}
+
+    def under(self, consumers: set[str]) -> dict[str, list[str]]:
+        """The same, of these agents, whatever they say themselves."""
         entries = self._repo.store.list(keys.prefix(State.RUNNING), limit=HELD_MAX)
         looks = self._repo.tasks.map(self._read, entries, limit=PARALLEL_REQUESTS)
         self._known = {
             entry.key: found for entry, found in zip(entries, looks, strict=True) if found
         }
-        held: dict[str, list[str]] = {consumer: [] for consumer in silent}
+        held: dict[str, list[str]] = {consumer: [] for consumer in consumers}
         for found in self._known.values():
             holder = found.value.holder
             if holder is not None and holder.consumer in held:

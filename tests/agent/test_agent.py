@@ -25,7 +25,7 @@ from stado.ports import Accelerator, AcceleratorProcess, Engine, ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
 from stado_agent.budget import Limits
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import (
@@ -64,6 +64,9 @@ class Host:
         self.supervisors_trouble.on = False
         self.settings_trouble = Trouble(FaultKind.UNAVAILABLE, lambda _, key: key == keys.SETTINGS)
         self.settings_trouble.on = False
+        own_orders = keys.host_orders(NAME)
+        self.orders_trouble = Trouble(FaultKind.UNAVAILABLE, lambda _, key: key == own_orders)
+        self.orders_trouble.on = False
         self.on_key: Callable[[Operation, str], object] = lambda *_: None
         """Before each request of the agent."""
 
@@ -82,13 +85,15 @@ class Host:
         *,
         limits: Limits | None = None,
         max_run_seconds: int | None = None,
+        labels: tuple[str, ...] = (),
         before: Callable[[Operation, str], None] | None = None,
     ) -> Agent:
         listed: Store = GuardedStore(self.world.store, after=self._after)
         faulty: Store = FaultyStore(listed, self.clock, self.trouble)
         noted: Store = GuardedStore(faulty, before=self._note_key)
         troubled: Store = FaultyStore(noted, self.clock, self.settings_trouble)
-        own: Store = GuardedStore(troubled, before=lambda *_: self.on_request())
+        unheard: Store = FaultyStore(troubled, self.clock, self.orders_trouble)
+        own: Store = GuardedStore(unheard, before=lambda *_: self.on_request())
         failing: Store = GuardedStore(self.world.store, before=self._fail_if_asked)
         guarded: Store = GuardedStore(failing, before=before)
         theirs: Store = FaultyStore(
@@ -100,7 +105,12 @@ class Host:
             self.world.repo_over(own),
             self.world.repo_over(theirs),
             settings=AgentSettings(
-                NAME, 2.0, limits or Limits(), max_run_seconds=max_run_seconds, version="1.0"
+                NAME,
+                2.0,
+                limits or Limits(),
+                max_run_seconds=max_run_seconds,
+                what=WhatItIs(labels=labels),
+                version="1.0",
             ),
             host=HostPorts(
                 self.folder,

@@ -12,7 +12,8 @@ from tests.cli.conftest import PYTHON_PATH, Program, World
 
 COMMANDS = (
     *("init", "submit", "status", "logs", "results", "cancel", "up", "doctor", "version"),
-    *("hosts", "usage", "job why", "view"),
+    *("hosts show", "hosts cordon", "hosts drain", "hosts uncordon", "hosts release"),
+    *("hosts label", "hosts rm", "usage", "job why", "view"),
     *("job show", "job watch", "job logs", "job rerun", "queue pause", "queue resume"),
     *("config list", "config get"),
 )
@@ -50,7 +51,7 @@ def loaded_by(*args: str, home: str = "/nonexistent") -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "job", "queue", "agent", "coordinator", *COMMANDS, *OF_NO_STORE]
+    "command", ["", "job", "queue", "hosts", "agent", "coordinator", *COMMANDS, *OF_NO_STORE]
 )
 def test_help_loads_nothing_heavy(command: str) -> None:
     assert not loaded_by(*command.split(), "--help") & set(HEAVY)

@@ -10,9 +10,18 @@ from datetime import timedelta
 import pytest
 
 from stado.core import keys
-from stado.core.records import Hindrance, JobReport
+from stado.core.records import (
+    Hindrance,
+    HostOrder,
+    HostOrders,
+    JobClaim,
+    JobEnd,
+    JobReport,
+)
 from stado.core.spec import Spec, make_request
+from stado.core.states import Verdict
 from stado.jobs.health import Holdings, agents
+from stado.jobs.host_orders import find_orders
 from stado.jobs.repository import Repository
 from stado.jobs.submit import submit
 from stado.storage.observe import CountingStore
@@ -234,3 +243,133 @@ def test_watching_is_refused_on_a_terminal_that_cannot_be_drawn_on(
     assert terminal.end() == 2
     assert "TERM is dumb" in terminal.text
     assert "\x1b" not in terminal.raw
+
+
+# --- what operators say -------------------------------------------------------------------------
+
+
+def orders_of(world: World, consumer: str) -> HostOrders:
+    found = find_orders(world.repo, consumer)
+    assert found is not None
+    return found
+
+
+def test_a_host_is_cordoned_and_opened_again_by_the_name_of_its_agent_or_its_own(
+    stado: Program, world: World
+) -> None:
+    """A34"""
+    report(world, "a@lab", host="lab")
+    told = stado("hosts", "cordon", "a@lab", "--reason", "new driver")
+    assert told.stderr == "a@lab is cordoned: it takes no more jobs (within 15 s)\n"
+    closing = orders_of(world, "a@lab").closing
+    assert closing is not None
+    assert (closing.order, closing.by, closing.reason) == (HostOrder.CORDON, "ada", "new driver")
+    stado.ok("hosts", "drain", "lab")
+    closing = orders_of(world, "a@lab").closing
+    assert closing is not None
+    assert (closing.order, closing.reason) == (HostOrder.DRAIN, None)
+    assert stado.json("hosts", "uncordon", "lab")["orders"]["closing"] is None
+    assert orders_of(world, "a@lab").closing is None
+
+
+def test_labels_are_said_and_taken_back(stado: Program, world: World) -> None:
+    report(world, "a@lab")
+    told = stado("hosts", "label", "a@lab", "zone=a", "rack=7")
+    assert "a@lab has zone=a, rack=7 over the labels of its agent" in told.stderr
+    assert stado.json("hosts", "label", "a@lab", "rack-")["orders"]["labels"] == {"zone": "a"}
+    assert "must be KEY=VALUE" in stado.refused("hosts", "label", "a@lab", "zone")
+
+
+def test_a_host_that_is_not_there_is_answered_with_the_near_ones(
+    stado: Program, world: World
+) -> None:
+    """Nobody shall believe that a host is closed because he mistyped it."""
+    assert "no host is there yet" in stado.refused("hosts", "cordon", "a@lab")
+    report(world, "local@lab-7", host="lab")
+    report(world, "local@lab-8", host="lab")
+    assert "did you mean local@lab-7" in stado.refused("hosts", "cordon", "local@lab7")
+    assert "2 agents are on lab" in stado.refused("hosts", "cordon", "lab")
+    assert find_orders(world.repo, "local@lab7") is None
+    stado.ok("hosts", "cordon", "lab-7")
+    assert orders_of(world, "local@lab-7").closing is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "word"), [("cordoned", "cordoned"), ("quarantined", "quarantined")]
+)
+def test_a_closed_host_is_told_with_its_word_and_is_not_free(
+    stado: Program, world: World, code: str, word: str
+) -> None:
+    """A33, A34: in the table, in `status`, in `doctor`, and in why a job waits."""
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    since = world.repo.now() - timedelta(seconds=192)
+    hindrance = Hindrance(code=code, detail="ada has closed it: `stado hosts x`", since=since)
+    report(world, "a@box", hindrance=hindrance)
+    shown = stado("hosts")
+    assert shown.stdout.splitlines()[1].split()[1] == word
+    assert f"{word} for 3m 1" in shown.stdout
+    assert f"0 hosts at work, 1 {word}; 0 cores free" in shown.stderr
+    assert stado.json("hosts")["counts"] == {word: 1}
+    assert f"0 hosts at work, 1 {word}: `stado hosts`" in stado("status").stderr
+    assert f"1 host: {word}" in stado("job", "why", job_id).stdout
+    assert "-> `stado hosts a@box` tells more" in stado("doctor").stdout
+
+
+def test_one_host_tells_all_that_is_known_of_it(stado: Program, world: World) -> None:
+    now = world.repo.now()
+    end = JobEnd(job_id="a" * 16, verdict="failed", reason="job_failed", ran_seconds=61, at=now)
+    report(
+        world,
+        "a@box",
+        labels=["zone=a"],
+        last_claim=JobClaim(job_id="b" * 16, at=now - timedelta(seconds=61)),
+        recent_ends=[end],
+        jobs=[JobReport(job_id="b" * 16, epoch=1, signs=1, began_at=now - timedelta(seconds=61))],
+    )
+    lines = stado.ok("hosts", "box").splitlines()
+    assert lines[0].startswith("agent       a@box on box, version 0.1, heard ")
+    assert lines[1:4] == [
+        "state       working",
+        "takes jobs  yes: what fits into what is free",
+        "free        6.5 of 8 cores, 60.0 of 64.0 GiB of memory, 1,234 GiB of disk",
+    ]
+    assert re.fullmatch(r"jobs        b{16} for 1m 0?[1-9]s", lines[4])
+    assert lines[5] == "labels      zone=a"
+    assert re.fullmatch(r"last claim  b{16}, .*Z \(1m 0?[1-9]s ago\)", lines[6])
+    assert lines[7] == "last ends   aaaaaaaaaaaaaaaa failed (job_failed) after 1m 1s"
+    told = stado.json("hosts", "a@box")
+    assert (told["why"], told["orders"]) == (None, None)
+    assert told["host"]["recent_ends"][0]["reason"] == "job_failed"
+
+
+def test_why_a_host_takes_nothing_is_one_sentence(stado: Program, world: World) -> None:
+    """A34"""
+    report(world, "a@box", stopped=True)
+    assert "its agent has stopped" in stado.json("hosts", "a@box")["why"]
+    report(world, "a@box", age_seconds=5 * 3600)
+    assert "it has not been heard for 5h" in stado.json("hosts", "a@box")["why"]
+    report(world, "a@box", cpu_free=0)
+    assert stado.json("hosts", "a@box")["why"] == "all its cores are given to jobs"
+    report(world, "a@box", draining=True)
+    assert "its agent was told to stop" in stado.json("hosts", "a@box")["why"]
+    report(world, "a@box")
+    stado.ok("hosts", "drain", "a@box")
+    assert "its agent heeds that with its next report" in stado.json("hosts", "a@box")["why"]
+
+
+def test_only_a_host_that_is_gone_and_holds_nothing_is_forgotten(
+    stado: Program, world: World
+) -> None:
+    report(world, "local@box")
+    stado.ok("hosts", "cordon", "local@box")
+    assert "local@box is working: stop its agent" in stado.refused("hosts", "rm", "local@box")
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    claimed = world.claim(job_id)
+    report(world, "local@box", stopped=True)
+    assert f"{job_id} is still running under the name of local@box" in stado.refused(
+        "hosts", "rm", "local@box"
+    )
+    world.end(claimed, Verdict.COMPLETED)
+    stado.ok("hosts", "rm", "local@box")
+    assert stado.json("hosts")["hosts"] == []
+    assert find_orders(world.repo, "local@box") is None

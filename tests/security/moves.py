@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from stado.core import keys
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
-from stado.core.records import Capacity, Ending, Intent, Phase
+from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.errors import Denied, NotFound, SendFailed
@@ -28,6 +28,14 @@ from stado.jobs.endings import ask, give_verdict, settle
 from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
+from stado.jobs.health import Holdings, agents
+from stado.jobs.host_orders import (
+    close_host,
+    consumer_named,
+    find_orders,
+    forget_host,
+    open_host,
+)
 from stado.jobs.life import LifeSigns
 from stado.jobs.listings import newest
 from stado.jobs.notices import undelivered
@@ -45,6 +53,7 @@ from stado_coordinator.coordinator import Coordinator
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.jobs.actors import Actor, GuardedStore
+from tests.jobs.broadcasts import Agent
 from tests.jobs.test_finding import MOVES, Move
 from tests.jobs.world import ALICE, BOB, LEASE, TICK, World, claim_head, end
 from tests.security.asking import RecordingStore, Request
@@ -62,6 +71,7 @@ _FILES = {"output/result": b"42", "checkpoints/model": b"weights"}
 def requests_of_submitters() -> set[Request]:
     requests: set[Request] = set()
     _open(requests)
+    _look_at_a_host(requests)
     _read_settings(requests)
     _settle_late(requests)
     for move in _moves().values():
@@ -90,6 +100,7 @@ def requests_of_readers() -> set[Request]:
     """What is not refused."""
     requests: set[Request] = set()
     _open(requests)
+    _look_at_a_host(requests)
     _read_settings(requests)
     for move in _moves().values():
         _meet_what_is_left(
@@ -124,7 +135,27 @@ def requests_of_operators() -> set[Request]:
     job = _not_told(world, world.repo)
     lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
     assert job in {one.job_id for one in lost}
+    _keep_a_host(requests)
     return requests
+
+
+def _keep_a_host(requests: set[Request]) -> None:
+    """It is closed, opened and forgotten."""
+    world = World()
+    Agent(world).broadcast()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    name = consumer_named(repo, ALICE.consumer, agents(repo))
+    close_host(repo, name, HostOrder.DRAIN, by="ada", reason=None)
+    open_host(repo, name, by="ada")
+    world.clock.sleep(10 * TICK)
+    (sight,) = agents(repo)
+    forget_host(repo, name, sight, Holdings(repo).under({name})[name])
+    assert agents(repo) == []
+
+
+def _look_at_a_host(requests: set[Request]) -> None:
+    world = World()
+    find_orders(world.repo_over(RecordingStore(world.store, requests)), ALICE.consumer)
 
 
 def requests_of_agents(folder: Path) -> set[Request]:
@@ -132,6 +163,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     requests: set[Request] = set()
     _open(requests)
     _read_settings(requests)
+    _look_at_a_host(requests)
     _settle_late(requests)
     _find_what_was_lost(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     for move in _moves().values():
