@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from stado.cli import render
+from stado.cli.accelerator_views import accelerator_lines
 from stado.cli.host_views import free_texts, held_text, hindrance_text, host_fields, means
 from stado.cli.stories import ago_text
 from stado.core.records import Capacity, HostClosing, HostOrders, JobEnd
@@ -116,6 +117,8 @@ def _report_lines(
     if sight.alive:
         yield "free", ", ".join(free_texts(one))
         yield "jobs", _jobs_text(one, now)
+        for number, line in enumerate(accelerator_lines(one)):
+            yield "" if number else "GPUs", line
     if held:
         yield "not heard", held_text(held)
     if one.labels:

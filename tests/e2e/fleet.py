@@ -100,6 +100,10 @@ class Fleet:
         """Agents that are started from here on find a driver of NVIDIA's."""
         self._environment = nvidia.environment_over(self._environment)
 
+    def find_programs_in(self, folder: Path) -> None:
+        """Before all others, by processes that are started from here on."""
+        self._environment |= {"PATH": f"{folder}{os.pathsep}{self._environment['PATH']}"}
+
     def authenticate_by(self, file: Path) -> None:
         """Processes that are started from here on find their AWS credentials there alone."""
         kept = {n: v for n, v in self._environment.items() if not n.startswith("AWS_")}
