@@ -19,6 +19,7 @@ from typing import TypeVar
 from stado.core import moves
 from stado.core.order import ReadyEntry
 from stado.core.records import (
+    RAN_SECONDS_MAX,
     EndCell,
     Ending,
     Heartbeat,
@@ -263,13 +264,16 @@ class JobRun:
             return None
         record, ending = self._decided.record, self._decided.ending
         began_at, ran = ending.started_at, ending.ran
-        lasted = None if began_at is None or ran is None else ran.ended_at - began_at
+        lasted = None
+        if began_at is not None and ran is not None:
+            seconds = (ran.ended_at - began_at).total_seconds()
+            lasted = min(max(0.0, seconds), RAN_SECONDS_MAX)
         return JobEnd(
             job_id=record.id,
             user=moves.clip(record.submitter),
             verdict=ending.verdict,
             reason=ending.reason,
-            ran_seconds=None if lasted is None else max(0.0, lasted.total_seconds()),
+            ran_seconds=lasted,
             at=ending.ended_at,
         )
 

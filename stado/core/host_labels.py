@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from stado.core.envelope import HOST_LABELS_MAX, check_label
-from stado.errors import Refused
 
 _TAKEN_BACK = re.compile(r"([a-z0-9][a-z0-9._/-]{0,62})-")
 

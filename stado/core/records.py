@@ -71,6 +71,8 @@ LABELS_SAID_MAX = 16
 LabelKey = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9._/-]{0,62}\Z")]
 LabelValue = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
 LabelsSaid = Annotated[dict[LabelKey, LabelValue], msgspec.Meta(max_length=LABELS_SAID_MAX)]
+RAN_SECONDS_MAX = 1e9
+RanSeconds = Annotated[float, msgspec.Meta(ge=0, le=RAN_SECONDS_MAX)]
 RECENT_ENDS_MAX = 8
 """Of an agent's jobs that its report names."""
 
@@ -717,7 +719,7 @@ class JobEnd(Part, frozen=True, kw_only=True):
     """Who submitted it; None: the agent did not hear."""
     verdict: Line
     reason: Line | None = None
-    ran_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    ran_seconds: RanSeconds | None = None
     """None: its command was not started."""
     at: Instant
 
