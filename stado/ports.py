@@ -348,9 +348,9 @@ class Accelerator:
     index: int
     """Of the card, as the driver counts."""
     vram_total_mib: int
+    """Without what its driver keeps for itself."""
     vram_used_mib: int
     vram_free_mib: int
-    """A little less than the rest: drivers keep something for themselves."""
     utilisation: float | None = None
     """0 to 1, of late; None where the driver does not tell."""
     processes: tuple[AcceleratorProcess, ...] | None = None

@@ -82,6 +82,7 @@ def accelerator_fields(report: AcceleratorReport) -> dict[str, Any]:
         "vram_total_mib": report.vram_total_mib,
         "vram_used_mib": report.vram_used_mib,
         "vram_free_mib": report.vram_free_mib,
+        "vram_left_mib": report.vram_left_mib,
         "vram_used_by_others_mib": report.vram_used_by_others_mib,
         "other_pids": report.other_pids,
         "utilisation": report.utilisation,

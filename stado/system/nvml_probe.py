@@ -149,8 +149,9 @@ class _Driver:
             self._nvml.nvmlDeviceGetMemoryInfo, device, self._nvml.nvmlMemory_v2
         ) or self._nvml.nvmlDeviceGetMemoryInfo(device)
         rates = self._told(self._nvml.nvmlDeviceGetUtilizationRates, device)
+        # Not `memory.total`: what the driver keeps for itself is nobody's to be given.
         return {
-            "total": memory.total // _MIB,
+            "total": (memory.used + memory.free) // _MIB,
             "used": memory.used // _MIB,
             "free": memory.free // _MIB,
             "utilisation": None if rates is None else min(1.0, rates.gpu / 100),

@@ -30,6 +30,7 @@ USED = card(
     vram_used_mib=12_595,
     vram_used_by_others_mib=3_072,
     other_pids=[4242],
+    vram_left_mib=60_000,
     utilisation=0.37,
     jobs=[JOB],
 )
@@ -85,6 +86,7 @@ def test_json_has_each_of_them(stado: Program, world: World) -> None:
             "vram_total_mib": 81_920,
             "vram_used_mib": 12_595,
             "vram_free_mib": 81_351,
+            "vram_left_mib": 60_000,
             "vram_used_by_others_mib": 3_072,
             "other_pids": [4242],
             "utilisation": 0.37,

@@ -72,13 +72,13 @@ def _show(card: Accelerator) -> None:
 
 
 def _asked_of_smi() -> list[list[str]]:
-    """A row a card: id, name, MiB in all, used."""
+    """A row a card: id, name, MiB in use, free."""
     if shutil.which("nvidia-smi") is None:
         return []
     told = subprocess.run(
         [
             "nvidia-smi",
-            "--query-gpu=uuid,name,memory.total,memory.used",
+            "--query-gpu=uuid,name,memory.used,memory.free",
             "--format=csv,noheader,nounits",
         ],
         capture_output=True,
@@ -95,23 +95,23 @@ def _differences(cards: Sequence[Accelerator], rows: Sequence[Sequence[str]]) ->
     whole = {card.uuid: card for card in cards if not card.uuid.startswith("MIG-")}
     is_any_divided = len(whole) < len(cards)
     flaws = [] if rows else ["nvidia-smi tells of no card"]
-    for uuid, name, total, used in rows:
+    for uuid, name, used, free in rows:
         card = whole.pop(uuid, None)
         if card is not None:
-            flaws += _difference(card, name, total, used)
+            flaws += _difference(card, name, used, free)
         elif not is_any_divided:
             flaws.append(f"{uuid} is not among what the probe found")
     return flaws + [f"{uuid} is unknown to nvidia-smi" for uuid in whole]
 
 
-def _difference(card: Accelerator, name: str, total: str, used: str) -> list[str]:
-    if not (total.isdecimal() and used.isdecimal()):
-        return [] if card.ailment else [f"{card.uuid} ails to nvidia-smi: {total}, {used}"]
-    alike = card.kind == kind_of(name) and abs(card.vram_total_mib - int(total)) <= 1
-    if not alike:
-        return [f"{card.uuid} is {name} with {total} MiB to nvidia-smi"]
-    if abs(card.vram_used_mib - int(used)) > _APART_MIB:
-        return [f"{card.uuid} has {used} MiB in use to nvidia-smi"]
+def _difference(card: Accelerator, name: str, used: str, free: str) -> list[str]:
+    if not (used.isdecimal() and free.isdecimal()):
+        return [] if card.ailment else [f"{card.uuid} ails to nvidia-smi: {used}, {free}"]
+    if card.kind != kind_of(name):
+        return [f"{card.uuid} is {name} to nvidia-smi"]
+    apart = (card.vram_used_mib - int(used), card.vram_free_mib - int(free))
+    if max(map(abs, apart)) > _APART_MIB:
+        return [f"{card.uuid} has {used} MiB in use and {free} free to nvidia-smi"]
     return []
 
 

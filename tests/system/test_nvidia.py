@@ -74,7 +74,7 @@ def test_a_card_is_told_with_its_figures(
             uuid="GPU-0",
             kind="a100-sxm4-80gb",
             index=0,
-            vram_total_mib=81_920,
+            vram_total_mib=81_351,
             vram_used_mib=20_000,
             vram_free_mib=61_351,
             utilisation=0.37,
@@ -136,7 +136,7 @@ def test_a_sick_card_says_so_and_the_others_go_on(
     for facts, why in SICK:
         nvidia.play(card(0, **facts), card(1, used=3))
         sick, well = accelerators.look()
-        assert (sick.uuid, sick.kind, sick.vram_total_mib) == ("GPU-0", "a100-sxm4-80gb", 81_920)
+        assert (sick.uuid, sick.kind, sick.vram_total_mib) == ("GPU-0", "a100-sxm4-80gb", 81_351)
         assert sick.ailment == why
         assert (well.uuid, well.ailment, well.vram_used_mib) == ("GPU-1", None, 3)
 
