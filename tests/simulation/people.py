@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stado.core.records import PriorityChange, Record
+from stado.core.records import HostOrder, PriorityChange, Record
 from stado.core.spec import After, Request, Spec, Step, make_request
 from stado.core.states import AfterWhen, JobType, State
 from stado.errors import StadoError
@@ -23,6 +23,7 @@ from stado.jobs.changes import (
 from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
+from stado.jobs.host_orders import close_host, open_host, release_host
 from stado.jobs.listings import newest
 from stado.jobs.logs import LogReader, Piece
 from stado.jobs.priority import set_priority
@@ -32,7 +33,7 @@ from stado.jobs.submit import submit
 from stado.jobs.yielding import ask_to_yield
 from tests.simulation.commands import VERIFY
 from tests.simulation.plan import draw_limits, draw_rules, draw_script
-from tests.simulation.process import SimHost
+from tests.simulation.process import SimHost, consumer_on
 
 if TYPE_CHECKING:
     from stado.jobs.repository import Repository
@@ -126,11 +127,11 @@ class Person:
             return None
         actions = [self._submit_new, self._look, self._cancel, self._list, self._follow]
         weights = [4, 2, 2, 1, 2]
-        rare = [self._repeat, self._rerun, self._rest_queue]
+        rare = [self._repeat, self._rerun, self._rest_queue, self._close_host]
         again = [self._pause_job, self._resume, self._retry, self._delete, self._prioritize]
         again.append(self._want_room)
         return dice.choices(
-            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 1, 1, 1, 0.3, 1, 1]
+            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 0.3, 1, 1, 1, 0.3, 1, 1]
         )[0]
 
     # --- what they do -------------------------------------------------------------------
@@ -342,6 +343,16 @@ class Person:
         pause_queue(repo, by=self._host.name)
         repo.clock.sleep(self._kernel.random.uniform(1, 30))
         resume_queue(repo, by=self._host.name)
+
+    def _close_host(self, repo: Repository) -> None:
+        """For a while, and now and then released on the way."""
+        dice, by = self._kernel.random, self._host.name
+        name = consumer_on(dice.choice(self._world.hosts))
+        close_host(repo, name, dice.choice(list(HostOrder)), by=by, reason=None)
+        repo.clock.sleep(dice.uniform(1, 2 * self._world.plan.lease))
+        open_host(repo, name, by=by)
+        if dice.random() < 0.5:
+            release_host(repo, name, by=by)
 
     def _some_job(self) -> str | None:
         jobs = self._world.known_jobs

@@ -276,3 +276,8 @@ class SimHost:
         self.boots += 1
         self._booted_at = self.kernel.now
         self._frozen_seconds = 0.0
+
+
+def consumer_on(host: SimHost) -> str:
+    """Name in the store of the agent there."""
+    return f"agent@{host.name}"

@@ -14,7 +14,7 @@ from stado_coordinator.coordinator import Coordinator, tick_once
 from tests.simulation.channels import SimMessenger
 from tests.simulation.commands import SimHardware, SimProcesses
 from tests.simulation.machine import HostClock
-from tests.simulation.process import SimHost, SimProcess
+from tests.simulation.process import SimHost, SimProcess, consumer_on
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -79,7 +79,7 @@ class AgentService(Service):
                 world.open_repository(host),
                 world.open_repository(host),
                 settings=AgentSettings(
-                    consumer=f"agent@{host.name}",
+                    consumer=consumer_on(host),
                     poll_seconds=world.plan.poll,
                     log_limit=LOG_LIMIT,
                     max_run_seconds=host.max_run_seconds,

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
@@ -19,7 +20,15 @@ from stado.core import keys
 from stado.core.documents import decode
 from stado.core.ids import milliseconds
 from stado.core.order import parse_entry
-from stado.core.records import EndCell, OpenCell, Proof, Record, RunRecord
+from stado.core.records import (
+    EndCell,
+    HostOrders,
+    HostRelease,
+    OpenCell,
+    Proof,
+    Record,
+    RunRecord,
+)
 from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import Request
 from stado.core.states import Opening, State
@@ -39,12 +48,15 @@ from tests.simulation.mishaps import Mishaps
 from tests.simulation.network import Bucket, Line
 from tests.simulation.people import Answer, Person
 from tests.simulation.plan import Plan
-from tests.simulation.process import SimHost, SimProcess
+from tests.simulation.process import SimHost, SimProcess, consumer_on
 from tests.simulation.programs import AgentService, CoordinatorService, Service
 from tests.simulation.trace import Trace
 from tests.simulation.weather import Fate, Storm, Weather
 
 _LOOK_SECONDS = 5.0
+_CLOCKS_APART = timedelta(seconds=30)
+"""So far what agents carry on of the store's clock may be ahead of it."""
+
 _CREATES_AT_A_TIME = 3
 
 
@@ -287,8 +299,23 @@ class World:
             self.weather.active = False
         self.mishaps.stop()
         self.store.create(keys.queue_mark(self._store_ms(), paused=False), b"operator")
+        for host in self.hosts:
+            self._open(host)
         for person in self.people:
             person.finish()
+
+    def _open(self, host: SimHost) -> None:
+        """For good: whoever would still close it finds another version."""
+        consumer, now = consumer_on(host), self.store.now()
+        release = HostRelease(by="operator", at=now + _CLOCKS_APART)
+        orders = HostOrders(
+            consumer=consumer,
+            release=release,
+            nonce="healed",
+            changed_at=now,
+            changed_by="operator",
+        )
+        self.store.put(keys.host_orders(consumer), orders.encode())
 
     def _store_ms(self) -> int:
         return milliseconds(self.store.now())
