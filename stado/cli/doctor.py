@@ -173,6 +173,7 @@ def _work_findings(repo: Repository) -> Iterator[Finding]:
     sights = agents(repo)
     running = newest(repo, limit=_READ_EACH_MAX, wanted=Wanted(states=(State.RUNNING,))).rows
     yield from _agent_findings(sights, running, repo.now())
+    yield from _accelerator_findings(sights)
     yield from _host_clock_findings(sights)
     yield from _agents_throttling(sights)
     yield from _running_findings(running, repo.now())
@@ -223,6 +224,18 @@ def _agent_findings(
                 f"agent {one.consumer} on {one.host} takes no jobs: "
                 f"{hindrance_text(one.hindrance, now)}",
                 remedy,
+            )
+
+
+def _accelerator_findings(sights: Sequence[AgentSight]) -> Iterator[Finding]:
+    from stado.cli.accelerator_views import accelerator_remarks
+
+    for one in (sight.capacity for sight in sights if sight.alive):
+        for remark in accelerator_remarks(one):
+            yield Finding(
+                "accelerators",
+                f"agent {one.consumer} on {one.host}: {remark}",
+                f"mend it on {one.host}; jobs get it again by themselves, `stado hosts` shows when",
             )
 
 

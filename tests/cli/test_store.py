@@ -17,7 +17,7 @@ from stado.cli.doctor import clock_finding
 from stado.cli.proving import proved
 from stado.composition import live_machine
 from stado.core import keys
-from stado.core.records import Capacity, CoordinatorLease, Hindrance, Phase
+from stado.core.records import AcceleratorReport, Capacity, CoordinatorLease, Hindrance, Phase
 from stado.core.states import State
 from stado.errors import Misconfigured
 from stado.storage.memory import MemoryStore
@@ -161,6 +161,24 @@ def test_a_hindered_host_is_told_with_what_hinders_it(stado: Program, world: Wor
     assert check == "agents"
     assert text.startswith("agent full@box on box takes no jobs: disk full for ")
     assert text.endswith(": free 3 GiB below /work")
+
+
+def test_what_ails_of_a_host_is_told(stado: Program, world: World) -> None:
+    lost = AcceleratorReport(
+        uuid="GPU-1",
+        kind="t4",
+        index=1,
+        vram_total_mib=0,
+        vram_used_mib=0,
+        vram_free_mib=0,
+        ailment="it has fallen off the bus (GPU is lost): reboot the host",
+    )
+    report(world, "sick@box", accelerators=[lost])
+    report(world, "gone@box", accelerators=[lost], stopped=True)
+    lead(world)
+    ((check, (text,)),) = findings(stado).items()
+    assert check == "accelerators"
+    assert text == f"agent sick@box on box: GPU 1 is not given to jobs: {lost.ailment}"
 
 
 def test_what_a_holder_cannot_get_done_is_told(stado: Program, world: World) -> None:
