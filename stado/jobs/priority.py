@@ -30,11 +30,16 @@ class Receipt:
 
 
 class NotQueued(Refused):
-    """A job whose place in the queue means nothing any more. `record`: the job as it is."""
+    """A job whose place in the queue means nothing any more. `record`: the job as it is.
+    `overtaken`: it left the queue in the very moment in which it was changed."""
 
-    def __init__(self, record: Record) -> None:
-        text = f"job {record.id} is {record.state}, and not queued: its priority stays as it is"
-        super().__init__("job_not_queued", text)
+    def __init__(self, record: Record, *, overtaken: bool = False) -> None:
+        then = "its priority stays as it is"
+        if overtaken:
+            then = "it left the queue just now, and may have the new priority should it come back"
+        super().__init__(
+            "job_not_queued", f"job {record.id} is {record.state}, and not queued: {then}"
+        )
         self.record = record
 
 
@@ -46,8 +51,9 @@ def set_priority(repo: Repository, job_id: str, priority: int, *, by: str) -> Re
     `Ambiguous` when the store did not say whether the job was changed before it left the queue. A
     change that meets a claim can be refused, and yet count should the job be queued again.
 
-    Three writes and deletions, three reads and listings. A crash after the first write leaves an
-    entry that the record does not compute to: who meets it, or repair, writes the right one."""
+    Two writes, a deletion, a read and a listing, besides finding it. A crash after the first write
+    leaves an entry that the record does not compute to: who meets it, or repair, writes the right
+    one."""
     _check(priority)
     attempt = _Attempt(repo, priority, by)
     return on_present(repo, job_id, "given another priority", attempt.step)
@@ -69,6 +75,7 @@ class _Attempt:
         self._priority = priority
         self._by = by
         self._unclear: Ambiguous | None = None
+        self._overtaken = False
         self._made: list[tuple[PriorityChange, Record]] = []
         """Each with the record that was to be replaced."""
 
@@ -85,7 +92,7 @@ class _Attempt:
 
     def _too_late(self, record: Record) -> Exception:
         """Where an attempt had no answer, what became of it cannot be told any more."""
-        refusal = NotQueued(record)
+        refusal = NotQueued(record, overtaken=self._overtaken)
         if self._unclear is None:
             return refusal
         text = f"{refusal.text}, unless it was changed just before: {self._unclear}"
@@ -129,6 +136,7 @@ class _Attempt:
             for before in replaced:
                 self._repo.delete_entry(before)
             if self._repo.cells(record.id).begun(record.epoch):
+                self._overtaken = bool(replaced)
                 return None
         except Unavailable as error:
             text = f"the priority is {record.priority} if the job has not left the queue: {error}"

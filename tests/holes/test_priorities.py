@@ -233,6 +233,7 @@ def test_a_change_that_comes_after_a_claim_is_not_acknowledged(world: World) -> 
     slow.finish()
     assert isinstance(slow.error, NotQueued)
     assert slow.error.record.state is State.RUNNING
+    assert "may have the new priority should it come back" in slow.error.text
     claimer.finish()
     assert isinstance(claimer.result, Claimed)
     assert claimer.result.record.priority == 5
