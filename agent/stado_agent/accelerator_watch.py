@@ -162,12 +162,12 @@ def _use(
 
 
 def cards(uses: Sequence[AcceleratorUse]) -> list[Card]:
-    """Those that can be given to jobs, as they are now."""
+    """Those that can be given to jobs, as they are now, without what a driver keeps for itself."""
     return [
         Card(
             uuid=use.device.uuid,
             kind=use.device.kind,
-            total_mib=use.device.vram_total_mib,
+            total_mib=use.device.vram_used_mib + use.device.vram_free_mib,
             free_mib=use.device.vram_free_mib,
             others_mib=use.vram_used_by_others_mib or 0,
             others=others_text(use),

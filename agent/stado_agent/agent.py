@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from stado.core.order import ReadyEntry
 from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
 from stado.core.settings import DeploymentSettings
 from stado.core.states import Reason, Verdict
+from stado.core.yields import Running
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant, Place
@@ -42,6 +43,7 @@ from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
+from stado_agent.making_room import HostNow, RoomMaker
 from stado_agent.orders import Orders
 from stado_agent.places import order_of, place_for
 from stado_agent.quarantine import Quarantine
@@ -233,6 +235,10 @@ class Agent:
             engine=host.engine,
             boot_id=self._boot_id,
         )
+        self._room = RoomMaker(
+            repo, consumer=settings.consumer, incarnation=self._claimant.incarnation
+        )
+        self._make_room_at = float("-inf")
         self._supervised: list[_Supervised] = []
         self._inherited: list[SupervisorNote] = []
         self._broadcast_at = float("-inf")
@@ -299,6 +305,7 @@ class Agent:
             if not self._draining:
                 self._rules.refresh_when_due()
                 self._dispatch()
+                self._make_room_when_due()
                 self._end_overdue()
                 self._salvage_when_due()
             self._upkeep.turn_when_due()
@@ -487,11 +494,12 @@ class Agent:
             offer = self._offer()
             self._full = offer.spent
             if self._full:
-                return
-            entry = self._supply.next_fitting(offer, skip=lambda entry: entry.job_id in in_hand)
+                break
+            entry = self._next_entry(in_hand, offer)
             if entry is None:
-                return
+                break
             in_hand.add(entry.job_id)
+            self._room.claimed(entry.job_id)
             one = self._idle_or_forked()
             place = self._place_for(entry, offer)
             one.take(entry, place.cards, self._repo.clock.monotonic())
@@ -510,14 +518,67 @@ class Agent:
                 self._on_trial = one
                 return
 
+    def _next_entry(self, in_hand: set[str], offer: Offer) -> ReadyEntry | None:
+        def is_passed_over(entry: ReadyEntry) -> bool:
+            return entry.job_id in in_hand or self._room.keeps_from(entry, offer)
+
+        return self._supply.next_fitting(offer, skip=is_passed_over)
+
+    def _make_room_when_due(self) -> None:
+        """Each beat while something runs here: whoever finds no room beside it may get some. A host
+        that is full looks at the queue for that alone, and only where a job may yield."""
+        now = self._repo.clock.monotonic()
+        if now < self._make_room_at or self._hindrance() is not None:
+            return
+        self._make_room_at = now + self._repo.deployment.tick_seconds
+        running = self._running()
+        if not running and self._room.kept_for is None:
+            return
+        in_hand = self._jobs_in_hand()
+        if self._full and not any(one.yields_left for one in running):
+            return
+        waiting = self._supply.waiting(skip=lambda one: one.job_id in in_hand)
+        self._room.turn(waiting, self._host_now(running))
+
+    def _host_now(self, running: Sequence[Running]) -> HostNow:
+        def without(gone: Sequence[Running]) -> Offer:
+            left = [one.held for one in running if one not in gone]
+            return self._as_this_host(self._budget.beside(left))
+
+        return HostNow(
+            left=self._offer(),
+            whole=self._as_this_host(self._budget.beside([])),
+            running=running,
+            without=without,
+        )
+
+    def _running(self) -> list[Running]:
+        """Jobs that supervisors have here, with what it would cost to put them back."""
+        now = self._repo.clock.now().timestamp()
+        return [
+            Running(
+                job_id=note.job_id,
+                epoch=note.epoch,
+                priority=note.priority,
+                held=Reservation(note.needs, note.cards),
+                yields_left=note.yields_left,
+                lost_seconds=max(0.0, now - note.work_since),
+            )
+            for note in self._folder.notes()
+        ]
+
     def _offer(self) -> Offer:
         images = self._engine_watch.name() is not None
         if images and not self._has_swept:
             self._sweep_containers()
         self._has_swept = images
+        return self._as_this_host(self._budget.offer(self._reserved()))
+
+    def _as_this_host(self, offer: Offer) -> Offer:
+        """With what it is, beside what it has."""
         return replace(
-            self._budget.offer(self._reserved()),
-            images=images,
+            offer,
+            images=self._engine_watch.name() is not None,
             facts=fact_codes(self._facts()),
             price_milli=self._price_milli(),
         )
@@ -716,6 +777,7 @@ class Agent:
             limits_memory_by=self._containment.limits_memory_by,
             runs_images_by=None if stopped else self._engine_watch.name(),
             max_run_seconds=self._settings.max_run_seconds,
+            keeps_room_for=self._room.kept_for,
             throttled=self._take_throttled(),
             labels=self._labels(),
             last_claim=self._last_claim,

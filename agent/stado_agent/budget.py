@@ -64,8 +64,16 @@ class Budget:
     def offer(self, reserved: Iterable[Reservation]) -> Offer:
         """What is left beside these reservations, and no more memory, disk or memory of a card
         than is free just now."""
-        disk = self._disk()
-        seen = tuple(self._cards())
+        disk, seen = self._disk(), tuple(self._cards())
+        return self._no_more_than_is_free(self._beside(reserved, seen, disk), seen, disk)
+
+    def beside(self, reserved: Iterable[Reservation]) -> Offer:
+        """What would be left beside these alone, once all else has given back what it uses."""
+        return self._beside(reserved, tuple(self._cards()), self._disk())
+
+    def _beside(
+        self, reserved: Iterable[Reservation], seen: Sequence[Card], disk: DiskLeft | None
+    ) -> Offer:
         offer = Offer(
             cpu_milli=round(self.cpu_total * 1000),
             memory_mib=self.memory_total_mib,
@@ -74,7 +82,7 @@ class Budget:
         )
         for held in reserved:
             offer = offer.less(held)
-        return self._no_more_than_is_free(offer, seen, disk)
+        return offer
 
     def _no_more_than_is_free(
         self, offer: Offer, seen: Sequence[Card], disk: DiskLeft | None

@@ -56,12 +56,14 @@ class CheckpointSync:
         manner: Manner = Manner(),  # noqa: B008 - frozen
         heard_at: Callable[[], float] = lambda: -math.inf,
         say: Callable[[str], None] = lambda _: None,
+        on_saved: Callable[[], None] = lambda: None,
     ) -> None:
         self._repo = repo
         self._folder = folder
         self._manner = manner
         self._heard_at = heard_at
         self._say = say
+        self._on_saved = on_saved
         self._told: set[str] = set()
         self._lines_told: Counter[str] = Counter()
         self.unsaved: str | None = None
@@ -207,6 +209,7 @@ class CheckpointSync:
         self._newest = [*self._newest[-1:], saved]
         if checkpoints.best_as_of(saved.checkpoint, saved.ref) == saved.ref:
             self._best = saved
+        self._on_saved()
 
     def _has_news(self) -> bool:
         """Whether there is, or may be, something that is not saved."""

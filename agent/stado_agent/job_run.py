@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -146,7 +147,9 @@ class JobRun:
             manner=Manner(bytes_per_second=host.checkpoint_bytes_per_second),
             heard_at=lambda: self._pulse.heard_at,
             say=self._say,
+            on_saved=self._note_saved,
         )
+        self._work_since = repo.clock.now()
         self._shipping = Shipping(
             repo, self._shipper, self._checkpoints, look_seconds=_LOOK_SECONDS
         )
@@ -918,11 +921,23 @@ class JobRun:
         except OSError as error:
             log.warning("event=spool_not_read job=%s error=%r", self._record.id, str(error))
 
+    def _note_saved(self) -> None:
+        """What was done until now is not done again, should the job be put back."""
+        self._work_since = self._repo.clock.now()
+        if self._record.yields_left:
+            self._renew_note()
+
     def _renew_note(self) -> None:
         """With the epoch that was adopted, or what holds the command together. A disk that is
         full ends no command: should we die, the note names an epoch that is over, and a reaper
         ends the present one."""
-        note = self._host.note(self._entry, workspace=self._workspace, epoch=self._record.epoch)
+        record = self._record
+        note = replace(
+            self._host.note(self._entry, workspace=self._workspace, epoch=record.epoch),
+            priority=record.priority,
+            yields_left=record.yields_left,
+            work_since=self._work_since.timestamp(),
+        )
         try:
             self._host.folder.write_note(note)
         except OSError as error:

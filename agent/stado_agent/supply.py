@@ -120,6 +120,16 @@ class Supply:
             found = self._take(offer, passed_over)
         return found
 
+    def waiting(self, *, skip: Callable[[ReadyEntry], bool]) -> list[ReadyEntry]:
+        """The head of the queue in order, of what is due: a look of its own where the last one is
+        old. Nothing of it is taken."""
+        entries = self._entries
+        if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
+            page = read_page(self._repo, limit=_PAGE_MIN)
+            entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
+        now_ms = self._repo.now_ms()
+        return [entry for entry in entries if entry.is_due(now_ms) and not skip(entry)]
+
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()
         self._entries = [entry for entry in self._entries if not skip(entry)]

@@ -122,6 +122,11 @@ class SupervisorNote:
     """What keeps the command's processes together (`JobProcess.enclosure`)."""
     cards: tuple[str, ...] = ()
     """UUIDs of the accelerators that it was given."""
+    priority: int = 0
+    yields_left: int = 0
+    """How often the job may still be put back for a more urgent one."""
+    work_since: float = 0.0
+    """Seconds since 1970 on the host's clock: what it has done since then would be done again."""
 
     def encode(self) -> bytes:
         return json.dumps(
@@ -133,6 +138,9 @@ class SupervisorNote:
                 "epoch": self.epoch,
                 "needs": self.needs.encode(),
                 "cards": list(self.cards),
+                "priority": self.priority,
+                "yields_left": self.yields_left,
+                "work_since": self.work_since,
                 "workspace": self.workspace,
             }
         ).encode()
@@ -150,6 +158,9 @@ def decode_note(data: bytes) -> SupervisorNote | None:
             workspace=fields["workspace"],
             boot_id=fields.get("boot_id"),
             cards=tuple(fields.get("cards", ())),
+            priority=fields.get("priority", 0),
+            yields_left=fields.get("yields_left", 0),
+            work_since=fields.get("work_since", 0.0),
             enclosure=tuple(fields.get("enclosure", ())),
         )
     except (ValueError, KeyError, TypeError):

@@ -11,7 +11,9 @@ from stado.core.envelope import kind_codes
 from stado.core.order import Needs
 
 _WHOLE_ALLOWANCE = 0.05
-"""Of a card's memory: what a screen or a driver may hold of one that counts as free."""
+_WHOLE_ALLOWANCE_MIB = 1024
+"""Of a card's memory, the larger of the two: what a screen or a driver may hold of one that counts
+as free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Card:
     @property
     def whole(self) -> bool:
         """Whether it can be given away as a whole."""
-        return not self.taken and self.free_mib >= self.total_mib * (1 - _WHOLE_ALLOWANCE)
+        allowance = max(self.total_mib * _WHOLE_ALLOWANCE, _WHOLE_ALLOWANCE_MIB)
+        return not self.taken and self.free_mib >= self.total_mib - allowance
 
     def is_called(self, code: str | None) -> bool:
         return code is None or code in kind_codes(self.kind)
@@ -177,6 +180,15 @@ def choose_cards(needs: Needs, cards: Sequence[Card]) -> tuple[str, ...] | None:
     fit.sort(key=lambda card: (not card.taken, card.free_mib))
     count = needs.gpus or 1
     return tuple(card.uuid for card in fit[:count]) if len(fit) >= count else None
+
+
+def cards_to_keep(needs: Needs, cards: Sequence[Card]) -> tuple[str, ...]:
+    """UUIDs of those that a job would get as far as they are there: kept from others for it."""
+    if not needs.uses_cards:
+        return ()
+    called = [card for card in cards if card.is_called(needs.kind)]
+    called.sort(key=lambda card: (not _fits(needs, card), -card.free_mib))
+    return tuple(card.uuid for card in called[: needs.gpus or 1])
 
 
 def _fits(needs: Needs, card: Card) -> bool:

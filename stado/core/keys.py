@@ -22,6 +22,7 @@ ARTIFACTS = "artifacts/versions/"
 POLICIES = "policies/"
 NOTICES = "notify/pending/"
 UNDELIVERED = "notify/undelivered/"
+ROOMS = "room/"
 COORDINATOR_LEASE = "control/coordinator.json"
 HOST_ORDERS = "control/hosts/"
 PROOF = "control/proof"
@@ -91,6 +92,11 @@ def by_user(user: str, base: str) -> str:
 
 def by_user_folder(user: str) -> str:
     return f"index/by-user/{component(user)}/"
+
+
+def room(job_id: str) -> str:
+    """Which host keeps room for a queued job."""
+    return f"{ROOMS}{job_id}.json"
 
 
 def ready(entry_name: str) -> str:

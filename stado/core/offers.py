@@ -67,8 +67,13 @@ def _cards(capacity: Capacity, *, empty: bool) -> Iterator[Card]:
 
 
 def _whole(report: AcceleratorReport) -> Card:
-    total = report.vram_total_mib
+    total = _usable_mib(report)
     return Card(report.uuid, report.kind, total_mib=total, free_mib=total)
+
+
+def _usable_mib(report: AcceleratorReport) -> int:
+    """Without what the driver keeps for itself."""
+    return report.vram_used_mib + report.vram_free_mib
 
 
 def _left(report: AcceleratorReport) -> Card:
@@ -77,7 +82,7 @@ def _left(report: AcceleratorReport) -> Card:
     return Card(
         report.uuid,
         report.kind,
-        total_mib=report.vram_total_mib,
+        total_mib=_usable_mib(report),
         free_mib=left,
         taken=report.taken,
         closed=report.closed,

@@ -774,6 +774,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     """The container engine that answered there last, and its version: `docker 28.2.2`."""
     max_run_seconds: Duration | None = None
     """How long its host lets a command run; None: no limit."""
+    keeps_room_for: JobId | None = None
+    """What gets free there is kept for this queued job."""
     throttled: Count = 0
     """Requests of the agent that the store has put off since the broadcast before."""
     last_claim: JobClaim | None = None
@@ -827,6 +829,19 @@ class HostOrders(Document, frozen=True, kw_only=True):
 
     def own_key(self) -> str:
         return keys.host_orders(self.consumer)
+
+
+class RoomNote(Document, frozen=True, kw_only=True):
+    """`room/<id>.json`: a host keeps what gets free there for this queued job."""
+
+    job_id: JobId
+    consumer: str
+    incarnation: str
+    counter: Count
+    at: Instant
+
+    def own_key(self) -> str:
+        return keys.room(self.job_id)
 
 
 class CoordinatorLease(Document, frozen=True, kw_only=True):

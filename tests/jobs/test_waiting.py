@@ -456,6 +456,7 @@ def test_memory_of_cards_that_no_worker_has_is_told_with_what_there_is(world: Wo
 def test_what_others_hold_of_a_card_is_told_with_their_processes(world: World) -> None:
     """A39"""
     held = _card(
+        vram_used_mib=60 * 1024,
         vram_free_mib=20 * 1024,
         vram_left_mib=20 * 1024,
         vram_used_by_others_mib=60 * 1024,

@@ -1,0 +1,199 @@
+"""Room for jobs that would find none: kept for them, and made by those that may yield."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys
+from stado.core.records import RoomNote
+from stado.core.states import State
+from stado.jobs.rooms import Rooms
+from stado.ports import Accelerator
+from stado_agent.making_room import KEEP_AFTER_SECONDS, YIELD_AFTER_SECONDS
+from tests.agent.test_agent import NAME, Host
+from tests.jobs.world import BOB, LEASE
+
+CARD_MIB = 24 * 1024
+
+
+def card(uuid: str) -> Accelerator:
+    return Accelerator(
+        uuid=uuid,
+        kind="geforce-rtx-4090",
+        index=0,
+        vram_total_mib=CARD_MIB,
+        vram_used_mib=0,
+        vram_free_mib=CARD_MIB - 300,
+    )
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def states(host: Host, job_id: str) -> set[State]:
+    return host.world.states(job_id)
+
+
+def test_a_more_urgent_job_displaces_one_that_may_yield(host: Host) -> None:
+    """R157: it is saved, put back, and goes on afterwards."""
+    host.script(500)
+    (old,) = host.submit("true", cpu=4, yieldable=True, max_yields=1)
+    host.step_to_start()
+    host.step_for(60)
+    (urgent,) = host.submit("true", cpu=4, priority=5)
+    host.step_to_start(2)
+    assert states(host, old) == {State.QUEUED}
+    assert host.world.record(State.QUEUED, old).yields == 1
+    host.step_until_at_rest(urgent)
+    host.step_until_at_rest(old)
+    assert states(host, old) == states(host, urgent) == {State.COMPLETED}
+    assert host.world.names(keys.ROOMS) == []
+
+
+def test_nothing_is_stopped_in_vain(host: Host) -> None:
+    """R157: the room of all that may yield would not do, or they are as urgent, or protected."""
+    host.script(2000)
+    (small,) = host.submit("true", cpu=1, yieldable=True, max_yields=5)
+    (equal,) = host.submit("true", cpu=1, priority=5, yieldable=True, max_yields=5)
+    (closed,) = host.submit("true", cpu=2)
+    host.step_to_start(3)
+    (urgent,) = host.submit("true", cpu=2, priority=5)
+    host.step_for(4 * YIELD_AFTER_SECONDS)
+    assert all(states(host, job) == {State.RUNNING} for job in (small, equal, closed))
+    assert states(host, urgent) == {State.QUEUED}
+
+
+def test_who_loses_the_least_work_makes_room(host: Host) -> None:
+    """R157"""
+    host.script(1000)
+    (first,) = host.submit("true", cpu=2, yieldable=True, max_yields=1)
+    host.step_to_start()
+    host.step_for(100)
+    (second,) = host.submit("true", cpu=2, yieldable=True, max_yields=1)
+    host.step_to_start(2)
+    host.step_for(30)
+    host.submit("true", cpu=1, priority=5)
+    host.step_to_start(3)
+    assert (states(host, first), states(host, second)) == ({State.RUNNING}, {State.QUEUED})
+
+
+def test_a_job_that_wants_the_host_for_itself_does_not_starve(host: Host) -> None:
+    """R185: behind small ones that never leave the host empty."""
+    host.script(300)
+    (alone,) = host.submit("true", exclusive=True, cpu=1)
+    host.world.submit(*["true"] * 3)
+    host.step_to_start()
+    host.step_until_at_rest(alone)
+    host.submit(*["true"] * 4, cpu=1)
+    host.step_to_start(4)
+    (next_alone,) = host.submit("true", exclusive=True, cpu=1)
+    for _ in range(12):
+        host.step_for(100)
+        host.submit("true", cpu=1)
+    host.step_for(KEEP_AFTER_SECONDS)
+    assert State.QUEUED not in states(host, next_alone)
+
+
+def test_who_stands_before_the_job_is_still_let_in(host: Host) -> None:
+    """Room is kept from those that stand behind it alone."""
+    host.script(3000)
+    host.submit("true", cpu=3)
+    host.step_to_start()
+    (large,) = host.submit("true", cpu=4, priority=1)
+    host.step_for(KEEP_AFTER_SECONDS + 60)
+    assert host.capacity().keeps_room_for == large
+    (behind,) = host.submit("true", cpu=1)
+    (before,) = host.submit("true", cpu=1, priority=2)
+    host.step_for(120)
+    assert (states(host, behind), states(host, before)) == ({State.QUEUED}, {State.RUNNING})
+
+
+def test_one_host_keeps_room_for_a_job(host: Host) -> None:
+    """Another one that keeps it already is left to that, until it was silent for a lease."""
+    repo = host.world.repo
+    ours = Rooms(repo, consumer=NAME, incarnation="a")
+    theirs = Rooms(repo, consumer=BOB.consumer, incarnation="b")
+    job = host.world.submit()
+    kept = theirs.keep(job)
+    assert kept is not None
+    assert ours.keep(job) is None
+    host.clock.sleep(LEASE)
+    kept = theirs.renew(kept)
+    assert kept is not None
+    assert ours.keep(job) is None
+    host.clock.sleep(LEASE + 1)
+    taken = ours.keep(job)
+    assert taken is not None
+    assert theirs.renew(kept) is None
+    theirs.give_up(kept)
+    found = repo.find(RoomNote, keys.room(job))
+    assert found is not None
+    assert found.value.consumer == NAME
+    ours.give_up(taken)
+    assert repo.find(RoomNote, keys.room(job)) is None
+
+
+def test_notes_of_hosts_that_are_gone_are_forgotten(host: Host) -> None:
+    rooms = Rooms(host.world.repo, consumer=NAME, incarnation="a")
+    rooms.keep(host.world.submit())
+    assert rooms.sweep() == 0
+    host.clock.sleep(11 * LEASE)
+    assert rooms.sweep() == 1
+
+
+# Cards
+
+
+def test_two_trainings_never_have_one_card(host: Host) -> None:
+    """R183: disjoint sets of whole cards, and the third waits."""
+    host.script(100)
+    host.hardware.devices = [card("GPU-a"), card("GPU-b"), card("GPU-c")]
+    jobs = host.submit(*["true"] * 3, gpus=2, cpu=0.5)
+    host.step_to_start()
+    host.step_for(20)
+    assert host.running() == 1
+    host.step_until(lambda: all(host.at_rest(job) for job in jobs))
+    for job in jobs:
+        holder = host.world.record(State.COMPLETED, job).holder
+        assert holder is not None
+        assert (holder.gpus, len(set(holder.cards))) == (2, 2)
+        assert holder.hardware == "2x geforce-rtx-4090"
+
+
+def test_parts_of_a_card_run_beside_each_other(host: Host) -> None:
+    """R183: until its memory is given away."""
+    host.script(100)
+    host.hardware.devices = [card("GPU-a")]
+    jobs = host.submit(*["true"] * 4, vram_gb=8, cpu=0.5)
+    most = []
+
+    def done() -> bool:
+        most.append(host.running())
+        return all(host.at_rest(job) for job in jobs)
+
+    host.step_until(done)
+    assert max(most) == 2  # of 24 GiB the driver keeps a little
+    holder = host.world.record(State.COMPLETED, jobs[0]).holder
+    assert holder is not None
+    assert (holder.gpus, holder.gpu_share, holder.cards) == (1, 0.333, ["GPU-a"])
+
+
+def test_cards_are_known_to_be_taken_after_a_restart_of_the_agent(host: Host) -> None:
+    """The notes of living supervisors say which."""
+    host.script(1000)
+    host.hardware.devices = [card("GPU-a"), card("GPU-b")]
+    host.submit("true", gpus=1)
+    host.step_to_start()
+    host.agent = host.new_agent()
+    host.agent.take_back()
+    host.submit("true", gpus=2)
+    host.step_for(60)
+    assert host.running() == 1
+    host.submit("true", gpus=1)
+    host.step_to_start(2)
+    given = [note.cards for note in host.folder.notes()]
+    assert sorted(given) == [("GPU-a",), ("GPU-b",)]
