@@ -179,7 +179,7 @@ def test_parts_of_a_card_run_beside_each_other(host: Host) -> None:
     assert max(most) == 2  # of 24 GiB the driver keeps a little
     holder = host.world.record(State.COMPLETED, jobs[0]).holder
     assert holder is not None
-    assert (holder.gpus, holder.gpu_share, holder.cards) == (1, 0.333, ["GPU-a"])
+    assert (holder.gpus, holder.gpu_share, holder.cards) == (1, 0.337, ["GPU-a"])
 
 
 def test_cards_are_known_to_be_taken_after_a_restart_of_the_agent(host: Host) -> None:
