@@ -58,7 +58,7 @@ class NvidiaStandIn:
 
     @property
     def events(self) -> list[str]:
-        """`initialised`, `let-go`."""
+        """`initialised`, `let-go`, `hangs`: the library, in their order."""
         path = self._folder / "events"
         return path.read_text().split() if path.exists() else []
 

@@ -38,6 +38,8 @@ class Library:
             told = read()
             if name in told.get("crash", ()):
                 os.abort()
+            if name in told.get("hang", ()):
+                note("hangs")
             while name in read().get("hang", ()):
                 time.sleep(0.02)
             return told.get("errors", {}).get(name) or function(told, *arguments)

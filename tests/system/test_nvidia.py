@@ -193,6 +193,8 @@ def test_parts_of_a_divided_card_are_devices(
         "total": 40_000,
         "used": 9,
     }
+    nvidia.play(card(0))
+    assert ailments(accelerators) == [None]
     nvidia.play(card(0, parts=[part, {**part, "uuid": "MIG-8"}]))
     first, second = accelerators.look()
     assert (first.uuid, first.kind) == ("MIG-7", "a100-sxm4-80gb-mig-3g.40gb")
@@ -362,6 +364,8 @@ def test_the_probe_ends_with_the_agent_and_a_supervisor_goes_on(nvidia: NvidiaSt
         probe, supervisor = sorted(
             psutil.Process(agent.pid).children(), key=lambda child: child.create_time()
         )
+        assert eventually(lambda: nvidia.events == ["hangs"])
+        assert os.getsid(probe.pid) == probe.pid  # A terminal's Ctrl-C is the agent's.
         agent.kill()
     with supervisor_ended(supervisor):
         assert eventually(lambda: not lives(probe))

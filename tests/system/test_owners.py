@@ -67,9 +67,10 @@ def test_all_processes_of_a_job_are_its_own_and_no_others(tmp_path: Path) -> Non
     finish(second)
 
 
-def test_what_a_dead_supervisor_left_is_still_its_jobs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mechanism", ["found", "process-tree"])
+def test_what_a_dead_supervisor_left_is_still_its_jobs(tmp_path: Path, mechanism: str) -> None:
     """By its session, and where the host has control groups by those."""
-    processes = LiveProcesses(cgroups=MECHANISMS["found"]())
+    processes = LiveProcesses(cgroups=MECHANISMS[mechanism]())
     has_groups = processes.containment().contains_by.startswith("cgroup")
     peer, pids, told = start_parting(processes, tmp_path / "a")
     peer.kill()
