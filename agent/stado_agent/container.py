@@ -138,6 +138,7 @@ def client_argv(program: str, command: ContainerCommand) -> list[str]:
         *_repeated("--label", [f"{k}={v}" for k, v in command.belonging.labels.items()]),
         *(("--user", command.image.user) if command.image.user is not None else ()),
         *_memory_options(command),
+        *_card_options(command.belonging.record),
         *_repeated("--mount", [_mount(folder) for folder in command.mounts]),
         *("--workdir", str(command.folder), "--env", f"{_GROUP_SIGNALS}=1"),
         *_repeated("--env", list(_values(command.environment))),
@@ -165,6 +166,12 @@ def _memory_options(command: ContainerCommand) -> list[str]:
         return shared
     limit = str(max(_MEMORY_BYTES_MIN, command.memory_bytes))
     return ["--memory", limit, "--memory-swap", limit, *shared]
+
+
+def _card_options(record: Record) -> list[str]:
+    """The engine shows a container none of the host's cards but these."""
+    cards = record.holder.cards if record.holder is not None else []
+    return ["--gpus", _csv_field(f"device={','.join(cards)}")] if cards else []
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:

@@ -114,6 +114,22 @@ def admit(needs: Needs, offer: Offer, *, now_ms: int) -> Refusal | None:
     return too_late(needs, now_ms) or _wrong_host(needs, offer) or _no_room(needs, offer)
 
 
+class Door:
+    """One offer at one moment, asked for many jobs, of which many ask for the same."""
+
+    def __init__(self, offer: Offer, *, now_ms: int) -> None:
+        self._offer = offer
+        self._now_ms = now_ms
+        self._answers: dict[Needs, bool] = {}
+
+    def lets_in(self, needs: Needs) -> bool:
+        answer = self._answers.get(needs)
+        if answer is None:
+            answer = admit(needs, self._offer, now_ms=self._now_ms) is None
+            self._answers[needs] = answer
+        return answer
+
+
 def too_late(needs: Needs, now_ms: int) -> Refusal | None:
     if needs.deadline_ms is None or now_ms < needs.deadline_ms:
         return None

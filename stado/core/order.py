@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from stado.core import keys
 from stado.core.clocks import time_limit
@@ -184,8 +185,10 @@ def parse_entry(name: str) -> ReadyEntry | None:
     )
 
 
+@lru_cache(maxsize=8192)
 def parse_needs(code: str) -> Needs | None:
-    """None for what is none, or says what this version cannot judge."""
+    """None for what is none, or says what this version cannot judge. Jobs of one kind have the
+    same object."""
     values: dict[str, int] = {}
     codes: dict[str, str] = {}
     for part in code.split("."):

@@ -8,12 +8,14 @@ import shlex
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stado.core.records import Holder
 from stado.core.spec import Spec
 from stado.ports import ProcessIdentity
 from stado_agent.container import (
@@ -25,7 +27,7 @@ from stado_agent.container import (
     strict_argv,
     supervisor_name,
 )
-from tests.core.records import queued
+from tests.core.records import NOW, queued
 from tests.engines.docker import parsed
 from tests.search import examples
 from tests.system.commands import eventually
@@ -92,6 +94,23 @@ def test_it_gets_no_rights_and_nothing_else_of_the_host() -> None:
     assert options["--security-opt"] == ["no-new-privileges"]
     refused = ("--privileged", "--cap-add", "--device", "--volume", "--pid", "--ipc", "--network")
     assert not set(refused) & options.keys()
+
+
+def test_a_container_is_shown_the_cards_that_its_job_was_given_and_no_others() -> None:
+    """R183"""
+    assert "--gpus" not in options_of(contained())
+    holder = Holder(
+        token="t",
+        consumer="c",
+        incarnation="i",
+        host="h",
+        claimed_at=NOW,
+        lease_seconds=120,
+        cards=["GPU-1", "GPU-7"],
+    )
+    belonging = replace(contained().belonging, record=queued().evolve(holder=holder))
+    options = options_of(contained(belonging=belonging))
+    assert options["--gpus"] == ['"device=GPU-1,GPU-7"']
 
 
 def test_the_memory_that_was_stated_is_its_limit_with_swap() -> None:
