@@ -39,6 +39,7 @@ from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, DiskLeft, Limits
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
+from stado_agent.evictions import Evictions
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
@@ -203,6 +204,7 @@ class Agent:
         self._rules = Rules(repo, now=repo.now)
         self._orders = Orders(repo, settings.consumer, now=repo.now)
         self._quarantine = Quarantine(repo, settings.consumer, host.folder)
+        self._evictions = Evictions(repo)
         self._last_claim: JobClaim | None = None
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
@@ -641,6 +643,9 @@ class Agent:
             self._quarantine.release(orders.release.at)
         self._quarantine.note_running(one.began_at for one in self._supervised if one.began_at)
         self._quarantine.look()
+        overdue = self._orders.overdue
+        if overdue is not None:
+            self._evictions.turn(overdue, self._folder.notes())
 
     def _allowed(self) -> dict[str, Any]:
         """What the deployment says, for the job that is claimed now."""

@@ -51,6 +51,14 @@ class Orders:
         return self._unknown if closing is None else closed_by(closing, self._consumer, busy=busy)
 
     @property
+    def overdue(self) -> HostClosing | None:
+        """The closing, once what runs here is to go."""
+        closing = self._closing
+        if closing is None or closing.deadline_at is None or self._now() < closing.deadline_at:
+            return None
+        return closing
+
+    @property
     def _closing(self) -> HostClosing | None:
         return self._read.orders.closing if self._read.orders is not None else None
 
@@ -73,5 +81,8 @@ def closed_by(closing: HostClosing, consumer: str, *, busy: bool) -> Hindrance:
         code = "draining" if busy else "drained"
     why = f" ({closing.reason})" if closing.reason else ""
     remedy = f"`stado hosts uncordon {consumer}` lets it take jobs again"
-    detail = f"{closing.by} has closed it{why}: {remedy}"
+    until = ""
+    if closing.deadline_at is not None and busy:
+        until = f"; what still runs there at {closing.deadline_at:%Y-%m-%d %H:%M:%SZ} is put back"
+    detail = f"{closing.by} has closed it{why}{until}: {remedy}"
     return Hindrance(code=code, detail=detail, since=closing.at)

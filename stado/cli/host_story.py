@@ -62,6 +62,7 @@ def _closing_fields(closing: HostClosing) -> Mapping[str, Any]:
         "by": closing.by,
         "at": render.instant_text(closing.at),
         "reason": closing.reason,
+        "deadline_at": render.instant_text(closing.deadline_at),
     }
 
 

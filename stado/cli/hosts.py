@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.options import plain_text
+from stado.cli.options import duration, plain_text
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -116,37 +116,53 @@ def cordon(*, name: str, reason: str | None, as_json: bool, target: Target) -> N
       stado hosts cordon local@lab-7 --reason "new driver"
     """
     from stado.core.records import HostOrder
-
-    _close(name, HostOrder.CORDON, reason=reason, as_json=as_json, target=target)
-
-
-@click.command()
-@_name_argument
-@_reason_option
-@json_option
-@target_options
-def drain(*, name: str, reason: str | None, as_json: bool, target: Target) -> None:
-    """Let a host take no more jobs, to be empty in the end: `stado hosts` shows it as drained once
-    nothing runs there. What runs goes on.
-
-    \b
-      stado hosts drain local@lab-7 --reason "moves to another rack"
-    """
-    from stado.core.records import HostOrder
-
-    _close(name, HostOrder.DRAIN, reason=reason, as_json=as_json, target=target)
-
-
-def _close(name: str, order: Any, *, reason: str | None, as_json: bool, target: Target) -> None:
     from stado.jobs.host_orders import close_host
 
     user = user_name()
 
     def change(repo: Repository, consumer: str) -> HostOrders:
-        return close_host(repo, consumer, order, by=user, reason=reason)
+        return close_host(repo, consumer, HostOrder.CORDON, by=user, reason=reason)
 
-    what = "is to drain" if order.value == "drain" else "is cordoned"
-    _say(name, change, f"{what}: it takes no more jobs", as_json=as_json, target=target)
+    _say(name, change, "is cordoned: it takes no more jobs", as_json=as_json, target=target)
+
+
+@click.command()
+@_name_argument
+@click.option(
+    "--deadline",
+    callback=duration,
+    metavar="DURATION",
+    help="Stop what still runs there after so long, save it, and queue it again at its old place. "
+    "Default: it goes on to its end.",
+)
+@_reason_option
+@json_option
+@target_options
+def drain(
+    *, name: str, deadline: int | None, reason: str | None, as_json: bool, target: Target
+) -> None:
+    """Let a host take no more jobs, to be empty in the end: `stado hosts` shows it as drained once
+    nothing runs there.
+
+    \b
+      stado hosts drain local@lab-7 --reason "moves to another rack"
+      stado hosts drain local@lab-7 --deadline 30m
+    """
+    from stado.core.durations import duration_text
+    from stado.core.records import HostOrder
+    from stado.jobs.host_orders import close_host
+
+    user = user_name()
+
+    def change(repo: Repository, consumer: str) -> HostOrders:
+        return close_host(
+            repo, consumer, HostOrder.DRAIN, by=user, reason=reason, deadline_seconds=deadline
+        )
+
+    what = "is to drain: it takes no more jobs"
+    if deadline is not None:
+        what += f", and puts back what still runs in {duration_text(deadline)}"
+    _say(name, change, what, as_json=as_json, target=target)
 
 
 @click.command()

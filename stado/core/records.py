@@ -803,6 +803,8 @@ class HostClosing(Part, frozen=True, kw_only=True):
     by: Line
     at: Instant
     reason: Line | None = None
+    deadline_at: Instant | None = None
+    """From then on what still runs there is put back into the queue; None: it is not."""
 
 
 class HostRelease(Part, frozen=True, kw_only=True):

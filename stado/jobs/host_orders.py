@@ -6,6 +6,7 @@ Nothing here touches a running job. A document that cannot be read is not writte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 
 from stado.core import keys
@@ -61,10 +62,19 @@ class OrdersRead:
 
 
 def close_host(
-    repo: Repository, consumer: str, order: HostOrder, *, by: str, reason: str | None
+    repo: Repository,
+    consumer: str,
+    order: HostOrder,
+    *,
+    by: str,
+    reason: str | None,
+    deadline_seconds: int | None = None,
 ) -> HostOrders:
-    """It takes no more jobs from its next look on. What was said before is replaced."""
-    closing = HostClosing(order=order, by=by, at=repo.now(), reason=reason)
+    """It takes no more jobs from its next look on, and after so long puts back what still runs
+    there; None: that goes on. What was said before is replaced."""
+    now = repo.now()
+    deadline_at = None if deadline_seconds is None else now + timedelta(seconds=deadline_seconds)
+    closing = HostClosing(order=order, by=by, at=now, reason=reason, deadline_at=deadline_at)
     return _change(repo, consumer, lambda orders: orders.evolve(closing=closing), by=by)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.records import HostOrder
-from stado.core.states import State
+from stado.core.states import Reason, State
 from stado.jobs.host_orders import close_host, label_host, open_host
 from tests.agent.test_agent import NAME, Host
 
@@ -127,3 +127,37 @@ def test_an_agent_tells_its_last_claim_and_since_when_its_jobs_run(host: Host) -
     (end,) = host.capacity().recent_ends
     assert (end.job_id, end.verdict, end.reason) == (job, "completed", None)
     assert end.ran_seconds == pytest.approx(100, abs=5)
+
+
+def test_what_still_runs_when_a_drain_is_over_is_put_back_at_its_old_place(host: Host) -> None:
+    """Whatever it says of yields; the host is drained then."""
+    host.script(1000)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    before = host.world.record(State.RUNNING, job).queued_ms
+    close_host(
+        host.world.repo, NAME, HostOrder.DRAIN, by="ada", reason="rack 7", deadline_seconds=100
+    )
+    host.step_for(80)
+    assert host.world.states(job) == {State.RUNNING}
+    found = host.capacity().hindrance
+    assert found is not None
+    assert "is put back: `stado hosts uncordon" in found.detail
+    host.step_for(80)
+    record = host.world.record(State.QUEUED, job)
+    assert (record.epoch, record.queued_ms, record.yields) == (2, before, 0)
+    end = host.world.repo.find_end(job, 1)
+    assert end is not None
+    assert end.ending.reason is Reason.HOST_CLOSED
+    assert host.hindrance == "drained"
+
+
+def test_a_host_that_is_opened_in_time_puts_nothing_back(host: Host) -> None:
+    host.script(300)
+    (job,) = host.submit("true")
+    host.step_to_start()
+    close_host(host.world.repo, NAME, HostOrder.DRAIN, by="ada", reason=None, deadline_seconds=100)
+    host.step_for(60)
+    open_host(host.world.repo, NAME, by="ada")
+    host.step_until_at_rest(job)
+    assert host.world.record(State.COMPLETED, job).epoch == 1

@@ -264,10 +264,14 @@ def test_a_host_is_cordoned_and_opened_again_by_the_name_of_its_agent_or_its_own
     closing = orders_of(world, "a@lab").closing
     assert closing is not None
     assert (closing.order, closing.by, closing.reason) == (HostOrder.CORDON, "ada", "new driver")
-    stado.ok("hosts", "drain", "lab")
+    told = stado("hosts", "drain", "lab", "--deadline", "30m")
+    assert "a@lab is to drain: it takes no more jobs, and puts back what still runs in 30m" in (
+        told.stderr
+    )
     closing = orders_of(world, "a@lab").closing
     assert closing is not None
     assert (closing.order, closing.reason) == (HostOrder.DRAIN, None)
+    assert closing.deadline_at == closing.at + timedelta(minutes=30)
     assert stado.json("hosts", "uncordon", "lab")["orders"]["closing"] is None
     assert orders_of(world, "a@lab").closing is None
 

@@ -46,6 +46,7 @@ from stado.jobs.settings import read_settings
 from stado.jobs.status import story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
+from stado.jobs.yielding import ask_to_yield
 from stado.storage.observe import WRITES, Operation
 from stado.storage.port import FileDigest, Store
 from stado_agent.log_spool import LogLimit
@@ -153,6 +154,18 @@ def _keep_a_host(requests: set[Request]) -> None:
     assert agents(repo) == []
 
 
+def _evict(requests: set[Request]) -> None:
+    """Of a job that somebody has asked something, and of one that nobody has."""
+    world = World()
+    for asked in (False, True):
+        job = world.submit()
+        world.claimed_of(job)
+        if asked:
+            pause(world.repo, job, by="ada")
+        repo = world.repo_over(RecordingStore(world.store, requests))
+        ask_to_yield(repo, job, 1, by="ada", note="", evict=True)
+
+
 def _look_at_a_host(requests: set[Request]) -> None:
     world = World()
     find_orders(world.repo_over(RecordingStore(world.store, requests)), ALICE.consumer)
@@ -164,6 +177,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     _open(requests)
     _read_settings(requests)
     _look_at_a_host(requests)
+    _evict(requests)
     _settle_late(requests)
     _find_what_was_lost(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     for move in _moves().values():
