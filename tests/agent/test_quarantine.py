@@ -16,22 +16,26 @@ from tests.agent.test_agent import NAME, Host
 from tests.jobs.world import BOB
 
 BEAT = 20
+JOBS = 30
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """One core: a job at a time, of the larger ones."""
-    made = Host(tmp_path)
-    made.processes.scripts["bad"] = Script(seconds=1, exit_code=1)
-    made.processes.scripts["good"] = Script(seconds=40)
-    made.agent.step()
-    return made
+    return Host(tmp_path)
+
+
+def prepare(host: Host) -> None:
+    """What commands do there; and its agent has reported."""
+    host.processes.scripts["bad"] = Script(seconds=1, exit_code=1)
+    host.processes.scripts["good"] = Script(seconds=40)
+    host.agent.step()
 
 
 class Neighbour:
     """Another agent, by its reports."""
 
     def __init__(self, host: Host, name: str = BOB.consumer) -> None:
+        prepare(host)
         self._host = host
         self._name = name
         self.ends: list[JobEnd] = []
@@ -66,9 +70,10 @@ def failed(host: Host) -> int:
 
 
 def become_suspect(host: Host) -> list[str]:
-    """A batch of a hundred, of which all that it takes fail at once."""
-    jobs = host.submit(*["bad"] * 100)
-    host.step_until(lambda: host.hindrance == "suspect")
+    """A batch, of which all that it takes fail at once."""
+    jobs = host.submit(*["bad"] * JOBS)
+    host.step_for(BEAT)
+    assert host.hindrance == "suspect"
     assert failed(host) <= 4  # four cores: those were begun together
     return jobs
 
@@ -79,7 +84,7 @@ def test_a_host_on_which_all_fails_is_quarantined_where_others_do_well(host: Hos
     neighbour.report()
     jobs = become_suspect(host)
     touched = failed(host)
-    neighbour.ended(jobs[50], well=True)
+    neighbour.ended(jobs[20], well=True)
     host.step_for(BEAT)
     found = host.capacity().hindrance
     assert found is not None
@@ -95,13 +100,15 @@ def test_a_host_on_which_all_fails_is_quarantined_where_others_do_well(host: Hos
 def test_one_core_has_three_jobs_at_most_before_it_is_suspect(host: Host) -> None:
     """A33"""
     Neighbour(host).report()
-    host.submit(*["bad"] * 100, cpu=4)
-    host.step_until(lambda: host.hindrance == "suspect")
+    host.submit(*["bad"] * JOBS, cpu=4)
+    host.step_for(2 * BEAT)
+    assert host.hindrance == "suspect"
     assert failed(host) == 3
 
 
 def test_after_the_first_failure_no_more_are_begun_than_are_missing_to_three(host: Host) -> None:
     """A33: the others may fail as it did."""
+    prepare(host)
     host.processes.scripts["slow"] = Script(seconds=100)
     host.submit("bad", cpu=4)
     host.step_until(lambda: failed(host) == 1)
@@ -117,13 +124,15 @@ def test_a_batch_of_broken_jobs_closes_no_host(host: Host) -> None:
     neighbour = Neighbour(host)
     neighbour.report()
     jobs = become_suspect(host)
-    neighbour.ended(jobs[50], well=False)
-    host.step_until(lambda: failed(host) == 100)
+    neighbour.ended(jobs[20], well=False)
+    host.step_for(100)
+    assert failed(host) == JOBS
     assert host.hindrance is None
 
 
 def test_a_host_that_is_alone_goes_on(host: Host) -> None:
     """A33: there is nobody to compare with, and nobody else to do the work."""
+    prepare(host)
     begun = host.clock.monotonic()
     host.submit(*["bad"] * 20)
     host.step_until(lambda: failed(host) == 20)
@@ -159,8 +168,9 @@ def test_a_quarantine_outlives_its_agent_and_ends_when_it_is_released(host: Host
     neighbour.report()
     release_host(host.world.repo, NAME, by="ada")
     jobs = become_suspect(host)
-    neighbour.ended(jobs[50], well=True)
-    host.step_until(lambda: host.hindrance == "quarantined")
+    neighbour.ended(jobs[20], well=True)
+    host.step_for(BEAT)
+    assert host.hindrance == "quarantined"
     since = host.capacity().hindrance
     host.agent = host.new_agent()
     host.step_for(100)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     claims,
+    closing,
     following,
     judging,
     metering,
@@ -25,6 +26,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *claims.MUTANTS,
+    *closing.MUTANTS,
     *settling.MUTANTS,
     *reopening.MUTANTS,
     *judging.MUTANTS,
