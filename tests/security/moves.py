@@ -40,6 +40,7 @@ from stado.jobs.life import LifeSigns
 from stado.jobs.listings import newest
 from stado.jobs.notices import undelivered
 from stado.jobs.policies import download_save, find_save, newest_policies
+from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.settings import read_settings
@@ -185,7 +186,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
         _meet_what_is_left(move, lambda store: RecordingStore(store, requests), _claim)
     _forget_an_agent(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     _fetch_code(requests, folder)
-    for move in _following_moves().values():
+    for move in (_claim_prioritized, *_following_moves().values()):
         world = World()
         move(world, RecordingStore(world.store, requests), world.submit())
     _tell(requests, _upkeep)
@@ -204,6 +205,7 @@ def _moves() -> dict[str, Move]:
         "fail": _fail,
         "time out": _time_out,
         "beat": _beat,
+        "set a priority": _prioritize,
         "pause": _pause,
         "pause what runs": _pause_running,
         "resume": _resume,
@@ -226,6 +228,7 @@ def _following_moves() -> dict[str, Move]:
 
 def _submitters_moves() -> dict[str, Move]:
     return {
+        "set a priority": _prioritize,
         "pause": _pause,
         "resume": _resume,
         "cancel what is paused": _cancel_paused,
@@ -288,6 +291,22 @@ def _time_out(world: World, store: Store, job: str) -> None:
     claimed = claim_head(repo, ALICE)
     assert claimed is not None
     end(repo, claimed, Verdict.TIMED_OUT)
+
+
+def _prioritize(world: World, store: Store, job: str) -> None:
+    set_priority(world.repo_over(store), job, 5, by="ada")
+
+
+def _claim_prioritized(world: World, store: Store, job: str) -> None:
+    """It gets another priority while it is claimed, which its holder takes over."""
+
+    def prioritize(operation: Operation, key: str) -> None:
+        if key.startswith(keys.prefix(State.RUNNING)) and operation is Operation.CREATE:
+            set_priority(world.repo, job, 5, by="ada")
+
+    claimed = claim_head(world.repo_over(GuardedStore(store, before=prioritize)), ALICE)
+    assert claimed is not None
+    assert claimed.record.priority == 5
 
 
 def _pause(world: World, store: Store, job: str) -> None:
