@@ -128,7 +128,11 @@ class Supply:
             page = read_page(self._repo, limit=_PAGE_MIN)
             entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
         now_ms = self._repo.now_ms()
-        return [entry for entry in entries if entry.is_due(now_ms) and not skip(entry)]
+        return [
+            entry
+            for entry in entries
+            if entry.is_due(now_ms) and not skip(entry) and not self._misses.resting(entry.name)
+        ]
 
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()

@@ -11,6 +11,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from stado.core import keys
 from stado.core.clocks import time_limit
@@ -86,9 +87,8 @@ class Needs:
         return ".".join(named)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyEntry:
-    """A parsed name in `index/ready/`."""
+class ReadyEntry(NamedTuple):
+    """A parsed name in `index/ready/`. Of these there are thousands in a look at the queue."""
 
     name: str
     priority: int
@@ -169,19 +169,14 @@ def parse_entry(name: str) -> ReadyEntry | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    needs = parse_needs(match["needs"])
-    priority = PRIORITY_MAX - int(match["inverted"])
+    waits, due, inverted, queued, job_id, epoch, _, code = match.groups()
+    needs = parse_needs(code)
+    priority = PRIORITY_MAX - int(inverted)
     if needs is None or priority < 0:
         return None
+    due_ms = None if due is None else int(due)
     return ReadyEntry(
-        name=name,
-        priority=priority,
-        queued_ms=int(match["queued"]),
-        job_id=match["job"],
-        epoch=int(match["epoch"]),
-        needs=needs,
-        due_ms=None if match["due"] is None else int(match["due"]),
-        waits=match["waits"] is not None,
+        name, priority, int(queued), job_id, int(epoch), needs, due_ms, waits is not None
     )
 
 

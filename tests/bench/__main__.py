@@ -8,7 +8,15 @@ import tempfile
 from pathlib import Path
 
 from stado.settings import Settings
-from tests.bench import log_price, masking, starting, supervision, throughput, transfers
+from tests.bench import (
+    log_price,
+    masking,
+    placement,
+    starting,
+    supervision,
+    throughput,
+    transfers,
+)
 from tests.bench.figures import Figure, show
 from tests.servers import run_seaweedfs
 
@@ -29,6 +37,7 @@ def main() -> int:
         part("Jobs on a directory", throughput.measure_directory(folder, jobs))
         part("Price of an hour of a talkative job", log_price.measure(folder / "price"))
         part("Secrets in what is printed", masking.measure())
+        part("Placement", placement.measure(folder / "placement", quick=quick))
         part("Supervision", supervision.measure(folder, quick=quick))
         with run_seaweedfs() as server:
             server.make_bucket("bench")
