@@ -89,7 +89,7 @@ def parse(kind: type[AnyDocument], name: str, data: bytes) -> AnyDocument:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(name, f"it is no JSON document: {error}") from None
     _check_schema(kind, name, fields)
-    if _is_deeper(fields, _DEPTH_MAX):
+    if _brackets(data) > _DEPTH_MAX and _is_deeper(fields, _DEPTH_MAX):
         raise Unreadable(name, f"it has more than {_DEPTH_MAX} brackets within each other")
     try:
         document = from_plain(kind, fields)
@@ -113,6 +113,12 @@ def _check_schema(kind: type[Document], key: str, fields: Any) -> None:
         raise Unreadable(
             key, f"it has schema {schema} and this stado knows up to {kind.SCHEMA}: upgrade stado"
         )
+
+
+def _brackets(data: bytes) -> int:
+    """Those that open, also within texts. Almost every document has fewer than may be within each
+    other, and is not walked over."""
+    return data.count(b"{") + data.count(b"[")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -155,6 +161,11 @@ def _known_fields(kind: type[Part]) -> dict[str, type[Part] | None]:
     }
 
 
+@functools.cache
+def _fields_with_parts(kind: type[Part]) -> tuple[tuple[str, type[Part]], ...]:
+    return tuple((name, part) for name, part in _known_fields(kind).items() if part is not None)
+
+
 def _parts_in(annotation: Any) -> Iterator[type[Part]]:
     if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
@@ -168,23 +179,21 @@ def _with_unknown_apart(kind: type[Part], value: Any) -> Any:
         return [_with_unknown_apart(kind, item) for item in value]
     if not isinstance(value, dict):
         return value
-    known = _known_fields(kind)
-    apart: dict[str, Any] = {"unknown_fields": {}}
-    for name, content in value.items():
-        if name not in known:
-            apart["unknown_fields"][name] = content
-            continue
-        part = known[name]
-        apart[name] = content if part is None else _with_unknown_apart(part, content)
+    known, apart = _known_fields(kind), dict(value)
+    unknown = () if value.keys() <= known.keys() else [name for name in value if name not in known]
+    apart["unknown_fields"] = {name: apart.pop(name) for name in unknown}
+    for name, part in _fields_with_parts(kind):
+        content = apart.get(name)
+        if content is not None:
+            apart[name] = _with_unknown_apart(part, content)
     return apart
 
 
 def _flattened(kind: type[Part], fields: dict[str, Any]) -> dict[str, Any]:
     """Only parts have unknown fields: a variable of the environment may be called so, too."""
     unknown: dict[str, Any] = fields.pop("unknown_fields")
-    for name, part in _known_fields(kind).items():
-        if part is not None:
-            fields[name] = _flattened_each(part, fields[name])
+    for name, part in _fields_with_parts(kind):
+        fields[name] = _flattened_each(part, fields[name])
     return fields | unknown
 
 

@@ -7,6 +7,7 @@ changed, and once after a refusal. Who is in the middle of a request keeps the o
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -93,7 +94,6 @@ class S3Clients:
         self._endpoint = endpoint
         self._region = region
         self._access: _Access | None = None
-        self._loader = create_loader()
         core = botocore.session.get_session()
         self._files = tuple(
             Path(os.path.expanduser(os.path.expandvars(name)))
@@ -198,13 +198,13 @@ class S3Clients:
         return client
 
     def _new_session(self) -> Any:
-        """All share what was read of the service: that takes a quarter of a second of CPU."""
         core = botocore.session.get_session()
-        core.register_component("data_loader", self._loader)
+        loader = _loader()
+        core.register_component("data_loader", loader)
         core.set_default_client_config(_LIMITS_OF_OTHERS)
         session = boto3.session.Session(botocore_session=core, region_name=self._region)
         # Each session adds the same folder.
-        self._loader.search_paths[:] = dict.fromkeys(self._loader.search_paths)
+        loader.search_paths[:] = dict.fromkeys(loader.search_paths)
         return session
 
     def _read_service_model(self) -> None:
@@ -236,6 +236,13 @@ class S3Clients:
             f'none; looked for in the environment, for profile "{self._profile}" in '
             f"{self._files[0]} and {self._files[1]}, and for a role of this machine"
         )
+
+
+@functools.cache
+def _loader() -> Any:
+    """All sessions of this process share what was read of the service: that takes a quarter of a
+    second of CPU."""
+    return create_loader()
 
 
 _ORIGINS = {

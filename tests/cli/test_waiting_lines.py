@@ -16,13 +16,10 @@ import pytest
 from stado.cli.waiting_lines import AGAIN_SECONDS, WaitingLines, closing_line
 from stado.core import keys
 from stado.core.records import Capacity
-from stado.storage.open import open_store
 from stado.storage.port import Store
 from stado.storage.trouble import Setback, StoreTrouble
-from stado.system.clock import LiveClock
-from stado.system.entropy import LiveEntropy
 from stado.system.tasks import LiveTasks
-from tests.cli.conftest import Program
+from tests.cli.conftest import Program, World
 from tests.servers import Server, run_ministack
 from tests.servers.catalogue import CLIENT_ENVIRONMENT
 from tests.storage.canned_server import Answer, CannedServer, Request, canned_server
@@ -283,7 +280,7 @@ def test_status_through_a_throttle_counts_and_answers(
     assert "stado: the store throttled 5 of this command's requests; it took " in result.stderr
 
 
-def test_doctor_finds_that_it_was_throttled_and_that_agents_are(
+def test_doctor_finds_that_it_was_throttled(
     stado: Program, canned: CannedServer, throttle: Throttle
 ) -> None:
     """A64"""
@@ -297,24 +294,21 @@ def test_doctor_finds_that_it_was_throttled_and_that_agents_are(
         "the store put off 2 requests of this check-up"
     ]
     assert "let fewer agents work" in found[0]["remedy"]
-    store = open_store(
-        "s3://bucket/doctor",
-        endpoint=canned.endpoint,
-        region=None,
-        clock=LiveClock(),
-        entropy=LiveEntropy(),
-        tasks=LiveTasks(),
-    )
+
+
+def test_doctor_finds_that_agents_are_throttled(stado: Program, world: World) -> None:
+    """A64: by their reports, which are the same on each kind of store."""
+    store = world.repo.store
     _report(store, "calm@box", throttled=0)
-    assert _throttling(stado, *there) == []
+    assert _throttling(stado) == []
     _report(store, "busy@box", throttled=12)
-    (finding,) = _throttling(stado, *there)
+    (finding,) = _throttling(stado)
     assert finding["text"] == (
         "the store puts off requests of 1 agent, such as busy@box on box: 12 requests since its "
         "report before"
     )
     _report(store, "busy@box", throttled=12, stopped=True)
-    assert _throttling(stado, *there) == []
+    assert _throttling(stado) == []
 
 
 def _throttling(stado: Program, *there: str) -> list[dict[str, str]]:

@@ -17,11 +17,13 @@ from tests.e2e.fleet import SMALL, Fleet
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("kind", "count"), [("directory", 500), ("seaweedfs", 150)])
+@pytest.mark.parametrize(("kind", "count"), [("directory", 200), ("seaweedfs", 80)])
 def test_each_of_hundreds_of_jobs_is_executed_once(
     make_fleet: MakeFleet, tmp_path: Path, kind: str, count: int
 ) -> None:
-    """R65, R175, R176: at the end each job is in exactly one prefix and the index is empty."""
+    """R65, R175, R176: at the end each job is in exactly one prefix and the index is empty. There
+    are many more jobs than the twelve that three agents run at once, so that all of them look for
+    the same ones again and again; `make chaos` and `make bench` run more."""
     fleet = make_fleet(kind, lease_seconds=30)
     fleet.coordinator()
     for name in ("one", "two", "three"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from datetime import UTC
@@ -62,12 +63,14 @@ anything = st.recursive(
 """What a newer program may have written, and what nonsense looks like."""
 
 
+@functools.cache
 def documents(kind: type[Document]) -> st.SearchStrategy[Document]:
     """Valid ones, with fields that nobody knows."""
     made = _MADE.get(kind)
     return parts(kind) if made is None else made()
 
 
+@functools.cache
 def parts(kind: type[Part]) -> st.SearchStrategy[Any]:
     own = {
         field.name: _of_type(field.type)

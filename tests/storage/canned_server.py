@@ -74,7 +74,8 @@ def canned_server() -> Iterator[CannedServer]:
             self.send_response(told.status)
             for name, value in told.headers.items():
                 self.send_header(name, value)
-            self.close_connection = not told.tells_length
+            if not told.tells_length:
+                self.close_connection = True
             if told.tells_length and "Content-Length" not in told.headers:
                 self.send_header("Content-Length", str(len(told.body)))
             self.end_headers()
