@@ -40,6 +40,7 @@ from stado_agent.budget import Budget, DiskLeft, Limits
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.evictions import Evictions
+from stado_agent.guidance import Guidance
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
@@ -212,12 +213,15 @@ class Agent:
         self._salvage_rota = SalvageRota()
         self._look_for_leftovers_at = float("-inf")
         self._others_until: dict[str, float] = {}
-        self._supply = Supply(repo, poll_seconds=settings.poll_seconds)
         self._claimant = Claimant(
             consumer=settings.consumer,
             incarnation=repo.entropy.token(),
             host=host.hardware.host_name(),
         )
+        self._guidance = Guidance(
+            repo, consumer=settings.consumer, incarnation=self._claimant.incarnation
+        )
+        self._supply = Supply(repo, self._guidance, poll_seconds=settings.poll_seconds)
         self._engine = host.engine
         self._engine_watch = EngineWatch(repo.clock, host.engine)
         self._accelerators = AcceleratorWatch(
@@ -306,6 +310,7 @@ class Agent:
             self._broadcast_when_due()
             if not self._draining:
                 self._rules.refresh_when_due()
+                self._guidance.refresh_when_due()
                 self._dispatch()
                 self._make_room_when_due()
                 self._end_overdue()

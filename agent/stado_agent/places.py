@@ -7,9 +7,8 @@ from typing import Any
 
 from stado.core.admission import Card
 from stado.core.order import Needs
+from stado.core.runtimes import hardware_of
 from stado.jobs.claim import Place
-
-CPU_HARDWARE = "cpu"
 
 
 def place_for(
@@ -24,7 +23,7 @@ def place_for(
     return Place(
         cards=tuple(card.uuid for card in chosen),
         share=_share(needs, chosen),
-        hardware=_hardware(chosen, machine_type),
+        hardware=hardware_of([card.kind for card in chosen], machine_type),
         facts=facts,
         price_milli=price_milli,
     )
@@ -34,13 +33,6 @@ def _share(needs: Needs, chosen: Sequence[Card]) -> float:
     if needs.gpus or not chosen:
         return 1.0
     return min(1.0, round(needs.vram_mib / max(1, chosen[0].total_mib), 3))
-
-
-def _hardware(chosen: Sequence[Card], machine_type: str | None) -> str:
-    """By which run times are compared."""
-    if chosen:
-        return f"{len(chosen)}x {chosen[0].kind}"
-    return machine_type or CPU_HARDWARE
 
 
 def order_of(place: Place) -> dict[str, Any]:

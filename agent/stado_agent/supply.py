@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from stado.core import keys
 from stado.core.admission import Offer, admit
 from stado.core.order import ReadyEntry
 from stado.jobs.queue_index import LATER, Page, read_page
 from stado.jobs.repository import Repository
 from stado.ports import Clock
+from stado_agent.guidance import Guidance
 
 _FRESH_SECONDS = 2.0
 _PAGE_MIN = 64
@@ -63,10 +65,11 @@ class _Misses:
 
 
 class Supply:
-    """The queue as one agent sees it."""
+    """The queue as one agent sees it, in the order of its guidance."""
 
-    def __init__(self, repo: Repository, *, poll_seconds: float) -> None:
+    def __init__(self, repo: Repository, guidance: Guidance, *, poll_seconds: float) -> None:
         self._repo = repo
+        self._guidance = guidance
         self._poll_seconds_max = poll_seconds
         self._pause = 0.0
         self._next_poll_at = 0.0
@@ -107,10 +110,11 @@ class Supply:
     def next_fitting(
         self, offer: Offer, *, skip: Callable[[ReadyEntry], bool]
     ) -> ReadyEntry | None:
-        """The first job in the order of the queue that may start here now; None for now."""
+        """The first job in this host's order that may start here now; None for now."""
 
         def passed_over(entry: ReadyEntry) -> bool:
-            return skip(entry) or self._misses.resting(entry.name)
+            resting = self._misses.resting(entry.name)
+            return skip(entry) or resting or self._guidance.is_anothers(entry)
 
         if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
             self._entries = []
@@ -126,24 +130,26 @@ class Supply:
         entries = self._entries
         if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
             page = read_page(self._repo, limit=_PAGE_MIN)
-            entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
+            entries = [] if page.paused else page.entries
         now_ms = self._repo.now_ms()
         return [
             entry
-            for entry in entries
+            for entry in sorted(entries, key=lambda one: one.rank)
             if entry.is_due(now_ms) and not skip(entry) and not self._misses.resting(entry.name)
         ]
 
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()
-        self._entries = [entry for entry in self._entries if not skip(entry)]
-        fitting = (entry for entry in self._entries if _may_start(entry, offer, now_ms))
+        fitting = (
+            entry for entry in self._entries if not skip(entry) and _may_start(entry, offer, now_ms)
+        )
         found = next(fitting, None)
         if found is None:
             return None
         if self._missed_one:
             self._missed_one = False
-            equals = [found, *(entry for entry in fitting if entry.priority == found.priority)]
+            place = self._guidance.rank(found)[:2]
+            equals = [found, *(one for one in fitting if self._guidance.rank(one)[:2] == place)]
             found = equals[int(self._repo.entropy.uniform(0, len(equals) - 0.001))]
         self._entries.remove(found)
         return found
@@ -151,7 +157,7 @@ class Supply:
     def _poll(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> None:
         """Reads the head of the queue, and on while nothing in it fits."""
         limit = min(_PAGE_MAX, max(_PAGE_MIN, 16 * offer.cpu_milli // 1000))
-        page = self._with_later(read_page(self._repo, limit=limit))
+        page = self._with_own(self._with_later(read_page(self._repo, limit=limit)))
         now_ms = self._repo.now_ms()
 
         def fits(page: Page) -> bool:
@@ -165,7 +171,7 @@ class Supply:
             if page.paused or page.next_after is None or fits(page) or _is_all_later(page, now_ms):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
-        self._entries = [] if page.paused else sorted(page.entries, key=lambda one: one.rank)
+        self._entries = [] if page.paused else sorted(page.entries, key=self._guidance.rank)
         self._over = [entry for entry in over if not self._misses.resting(entry.name)]
         self._read_at = self._repo.clock.monotonic()
         self._plan_next_poll(found_work=not page.paused and fits(page))
@@ -181,6 +187,14 @@ class Supply:
         later = read_page(self._repo, start_after=LATER)
         due = [entry for entry in later.entries if entry.is_due(self._repo.now_ms())]
         return replace(page, entries=[*page.entries, *due])
+
+    def _with_own(self, page: Page) -> Page:
+        """With what this host should get and lies behind the page."""
+        if page.next_after is None:
+            return page
+        behind = page.next_after.removeprefix(keys.READY)
+        own = [one for one in self._guidance.own_entries() if one.name > behind]
+        return replace(page, entries=[*page.entries, *own])
 
     def _plan_next_poll(self, *, found_work: bool) -> None:
         """An idle agent looks less and less often, and never in step with the others."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 
 from stado.errors import StadoError
+from stado.jobs.assignments import Assigner
 from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
 from stado.jobs.repository import Repository
@@ -30,6 +31,7 @@ class Coordinator:
         # A large submission that is finished shall not keep the reaper from its next look.
         self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
         self._deliveries = Deliveries(repo, messenger) if messenger is not None else None
+        self._assigner = Assigner(repo, by=holder)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
@@ -53,6 +55,7 @@ class Coordinator:
             self._leading = leading
         if leading:
             self._passes.tick()
+            assign(self._assigner)
             if self._deliveries is not None:
                 deliver(self._deliveries)
 
@@ -61,6 +64,18 @@ class Coordinator:
             self._leadership.release()
         except StadoError as error:
             log.warning("event=release_failed error=%r", str(error))
+
+
+def assign(assigner: Assigner) -> bool:
+    """Whether it could be worked out which host should get which job: a hint, no more."""
+    try:
+        report = assigner.turn()
+    except StadoError as error:
+        log.warning("event=pass_failed pass=assign error=%r", str(error))
+        return False
+    if report.written:
+        log.info("event=assigned jobs=%d skipped=%d", report.assigned, report.skipped)
+    return True
 
 
 def deliver(deliveries: Deliveries) -> bool:
@@ -77,6 +92,7 @@ def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = No
     """For cron: each pass once, judging silence by the store's own times, since this process has
     watched nothing. Whether all succeeded."""
     outcome = list(Passes(repo, by=holder, once=True).tick().values())
+    outcome.append(assign(Assigner(repo, by=holder)))
     if messenger is not None:
         deliveries = Deliveries(repo, messenger)
         outcome.append(deliver(deliveries))

@@ -235,7 +235,12 @@ _AGENT = LazyGroup(
 _COORDINATOR = LazyGroup(
     name="coordinator",
     help="Watch over the queue: bring back lost jobs, repair.",
-    lazy={"run": LazyCommand("stado_coordinator.main", "run", "Watch over the queue.")},
+    lazy={
+        "run": LazyCommand("stado_coordinator.main", "run", "Watch over the queue."),
+        "assignments": LazyCommand(
+            "stado.cli.assignments", "assignments", "Show which host should get which job."
+        ),
+    },
 )
 
 _COMMANDS: Mapping[str, LazyCommand | click.Command] = {

@@ -11,8 +11,15 @@ from stado.cli.tables import Column
 from stado.core.pipelines import PIPELINE_PREFIX
 from stado.jobs.usage import RUNNING_MAX, Question, Sum, UsageReport
 
-_FIELDS = {"user": "user", "job": "job_id", "pipeline": "pipeline_id", "day": "day"}
-_IN_NO_PIPELINE = "(none)"
+_FIELDS = {
+    "user": "user",
+    "job": "job_id",
+    "pipeline": "pipeline_id",
+    "model": "model",
+    "target": "target",
+    "day": "day",
+}
+_OF_NONE = "(none)"
 
 
 def usage_fields(
@@ -58,9 +65,7 @@ def usage_lines(question: Question, report: UsageReport, *, limit: int) -> Itera
     groups = _ordered(question, report)
     if not groups:
         return
-    rows = [
-        _cells(_shown(question, name) or _IN_NO_PIPELINE, group) for name, group in groups[:limit]
-    ]
+    rows = [_cells(_shown(question, name) or _OF_NONE, group) for name, group in groups[:limit]]
     if len(groups) > 1:
         rows.append(_cells("total", report.tally.total))
     columns = [

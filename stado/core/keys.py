@@ -25,6 +25,8 @@ UNDELIVERED = "notify/undelivered/"
 ROOMS = "room/"
 COORDINATOR_LEASE = "control/coordinator.json"
 HOST_ORDERS = "control/hosts/"
+ESTIMATES = "estimates.json"
+ASSIGNMENTS = "assignments.json"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
 

@@ -19,6 +19,7 @@ from stado.core.envelope import CODE_LENGTH, code_of, fact_codes, kind_code, req
 from stado.core.ids import milliseconds
 from stado.core.records import Record
 from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
+from stado.core.states import JobType
 
 _NAME = re.compile(
     r"(?:(?P<waits>w)-|d(?P<due>[0-9]{13})-)?(?P<inverted>[0-9]{19})-(?P<queued>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)"
@@ -28,8 +29,10 @@ _FACTS_NAMED_MAX = 4
 _NEEDS_BYTES_MAX = 110
 """With all that stands before them in a name they stay below what a store takes."""
 
+_TYPES = {code_of(f"type:{one}"): one for one in JobType}
+
 _NUMBER = re.compile(r"([cmtidgvxpr])(0|[1-9][0-9]{0,14})")
-_CODES = re.compile(rf"([kfq])((?:[a-z2-7]{{{CODE_LENGTH}}})+)")
+_CODES = re.compile(rf"([kfqlj])((?:[a-z2-7]{{{CODE_LENGTH}}})+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,10 @@ class Needs:
     """Code of the group of which only so many jobs run at a time."""
     runtime_seconds: int | None = None
     """As the submitter says."""
+    model: str | None = None
+    """Code of what it trains or runs: its run time may have been measured."""
+    job_type: str | None = None
+    """Code of what it is for; None: nothing in particular."""
 
     @property
     def uses_cards(self) -> bool:
@@ -80,6 +87,8 @@ class Needs:
             "q": self.group,
             "p": self.price_milli,
             "r": self.runtime_seconds,
+            "l": self.model,
+            "j": self.job_type,
         }
         named = [f"{name}{value}" for name, value in parts.items() if value is not None]
         while sum(map(len, named)) + len(named) - 1 > _NEEDS_BYTES_MAX:
@@ -136,7 +145,18 @@ def needs_of(spec: Spec) -> Needs:
         else math.ceil(spec.max_cost_per_hour * 1000),
         group=None if spec.group is None else code_of(f"group:{spec.group}"),
         runtime_seconds=spec.runtime_seconds_estimate,
+        model=None if spec.model is None else model_code(spec.model),
+        job_type=None if spec.type is JobType.JOB else code_of(f"type:{spec.type}"),
     )
+
+
+def model_code(model: str) -> str:
+    return code_of(f"model:{model}")
+
+
+def job_type_of(code: str | None) -> JobType | None:
+    """The type that a code stands for; None for what stands for none."""
+    return JobType.JOB if code is None else _TYPES.get(code)
 
 
 def _mib(gib: float | None) -> int:
@@ -211,6 +231,8 @@ def parse_needs(code: str) -> Needs | None:
         price_milli=values.get("p"),
         group=codes.get("q"),
         runtime_seconds=values.get("r"),
+        model=codes.get("l"),
+        job_type=codes.get("j"),
     )
     return needs if needs.encode() == code else None
 

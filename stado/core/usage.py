@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,12 +17,16 @@ from stado.core.documents import COUNT_MAX
 from stado.core.ids import milliseconds
 from stado.core.pipelines import pipeline_root
 from stado.core.records import EndCell, Heartbeat, Ran, Record, Usage
+from stado.core.states import Verdict
 
 DAY_MS = 86_400_000
 
 _MS_MAX = 10**13 - 1
-_USER_MAX = 90
-"""Letters of a user's name in a key; the name of a longer one is a digest."""
+_WORD_MAX = 90
+"""Letters of a user's name in a key, or of a model's; the name of a longer one is a digest."""
+
+_NAME_MAX = 200
+"""Of bytes in all: what a component of a key can have."""
 
 _NAME = re.compile(
     r"(?P<ended>[0-9]{13})-(?P<job>[a-z]{16}(?:-[0-9]{1,6})?)\.(?P<epoch>[1-9][0-9]{0,5})"
@@ -49,6 +53,11 @@ class Use:
     """Thousandths of a GPU: of shared ones the part alone, all of them together."""
     estimated: bool = False
     """The end is the last sign of life."""
+    whole: bool = False
+    """The job completed, and this epoch ran all of it: how long it took is a run time."""
+    model: str | None = None
+    hardware: str | None = None
+    """What it ran on; None where nobody said."""
 
     @property
     def began_ms(self) -> int:
@@ -151,7 +160,16 @@ def _use(record: Record, ran: Ran) -> Use:
         gpus=gpus,
         share_milli=share_milli,
         estimated=ran.estimated,
+        whole=_is_whole(record, ran),
+        model=record.spec.model,
+        hardware=None if record.holder is None else record.holder.hardware,
     )
+
+
+def _is_whole(record: Record, ran: Ran) -> bool:
+    """What was lost, paused or adopted before ran in parts."""
+    completed = record.ending is not None and record.ending.verdict is Verdict.COMPLETED
+    return completed and not ran.estimated and record.usage.wall_ms == ran.wall_ms
 
 
 def _given_to(record: Record) -> tuple[int, int]:
@@ -177,14 +195,29 @@ def use_key(use: Use) -> str:
 def use_name(use: Use) -> str:
     """The one name of it. Names of a day sort by the end."""
     figures = f"w{use.wall_ms}.g{use.gpus}.s{use.share_milli}.e{int(use.estimated)}"
+    figures += ".c1" if use.whole else ""
     root = "" if use.root is None else f"~r{use.root}"
     name = f"{use.ended_ms:013d}-{use.job_id}.{use.epoch}~{figures}{root}"
-    return f"{name}~u{encoded_user(use.user)}"
+    words = {"u": use.user, "m": use.model, "h": use.hardware}
+    stated = {letter: word for letter, word in words.items() if word is not None}
+    return name + "".join(
+        f"~{letter}{code}" for letter, code in _fitted(stated, _NAME_MAX - len(name)).items()
+    )
+
+
+def _fitted(words: Mapping[str, str], room: int) -> dict[str, str]:
+    """As a key can hold them; the longest are digests where all of them are too long."""
+    codes = {letter: encoded_word(word) for letter, word in words.items()}
+    for letter in sorted(codes, key=lambda one: (-len(codes[one]), one)):
+        if sum(len(code) + 2 for code in codes.values()) <= room:
+            break
+        codes[letter] = digest_word(words[letter])
+    return codes
 
 
 def parse_use(name: str) -> Use | None:
-    """None for what is no name of a use. Figures and words of later versions are passed over; a
-    user whose name is too long is told as in the name."""
+    """None for what is no name of a use. Figures and words of other versions are passed over; a
+    user or a model whose name is too long is told as in the name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -195,29 +228,35 @@ def parse_use(name: str) -> Use | None:
     return Use(
         match["job"],
         int(match["epoch"]),
-        _decoded_user(words.get("u", "")),
+        _decoded(words.get("u", "")),
         words.get("r"),
         ended_ms=int(match["ended"]),
         wall_ms=min(int(figures["w"]), int(match["ended"])),
         gpus=int(figures["g"]),
         share_milli=int(figures["s"]),
         estimated=figures["e"] != "0",
+        whole=figures.get("c") == "1",
+        model=_decoded(words["m"]) if words.get("m") else None,
+        hardware=_decoded(words["h"]) if words.get("h") else None,
     )
 
 
-def encoded_user(user: str) -> str:
+def encoded_word(word: str) -> str:
     """What a key can hold: letters as they are, other bytes as `=2F`; a digest where that is too
     long."""
-    data = user.encode("utf-8", "surrogatepass")
+    data = word.encode("utf-8", "surrogatepass")
     text = "".join(
         chr(byte) if byte < 128 and _PLAIN.match(chr(byte)) else f"={byte:02X}" for byte in data
     )
-    if 0 < len(text) <= _USER_MAX:
-        return text
-    return f"!{hashlib.sha256(data).hexdigest()[:24]}"
+    return text if 0 < len(text) <= _WORD_MAX else digest_word(word)
 
 
-def _decoded_user(text: str) -> str:
+def digest_word(word: str) -> str:
+    """How a word is told whose name is too long."""
+    return f"!{hashlib.sha256(word.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _decoded(text: str) -> str:
     return _ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("=", "")).decode("utf-8", "replace"), text
     )

@@ -19,7 +19,7 @@ from stado.core.usage import (
     DAY_MS,
     Use,
     day_of,
-    encoded_user,
+    digest_word,
     parse_use,
     use_key,
     use_of,
@@ -88,6 +88,8 @@ _PARTS: Mapping[str, _Parts] = {
     "user": lambda use: [(use.user, use)],
     "job": lambda use: [(use.job_id, use)],
     "pipeline": lambda use: [(use.root, use)],
+    "model": lambda use: [(use.model, use)],
+    "target": lambda use: [(use.hardware, use)],
     "day": Use.by_day,
 }
 
@@ -98,13 +100,13 @@ class Question:
 
     since: datetime
     by: str
-    """`user`, `job`, `pipeline` or `day`."""
+    """`user`, `job`, `pipeline`, `model`, `target` (what it ran on) or `day`."""
     user: str | None = None
     """None: everybody."""
 
     def wants(self, user: str) -> bool:
         """A name that is too long for a key is told as it is there."""
-        return self.user is None or user in (self.user, encoded_user(self.user))
+        return self.user is None or user in (self.user, digest_word(self.user))
 
 
 class Tally:

@@ -11,11 +11,18 @@ from stado.core.spec import After, Spec
 from stado.core.states import Verdict
 from stado.jobs.changes import pause_queue
 from stado.jobs.endings import give_verdict, settle
+from stado.jobs.repository import Repository
 from stado.storage.observe import CountingStore
+from stado_agent.guidance import Guidance
 from stado_agent.supply import Supply
-from tests.jobs.world import World
+from tests.jobs.world import ALICE, World
 
 ROOM = Offer(cpu_milli=2000, memory_mib=4096)
+
+
+def _supply(repo: Repository, *, poll_seconds: float) -> Supply:
+    guidance = Guidance(repo, consumer=ALICE.consumer, incarnation=ALICE.incarnation)
+    return Supply(repo, guidance, poll_seconds=poll_seconds)
 
 
 def _none(_: ReadyEntry) -> bool:
@@ -27,7 +34,7 @@ def test_the_head_of_the_queue_comes_first(world: World) -> None:
     low = world.submit(spec=Spec(command="", priority=1))
     world.clock.sleep(1)
     high = world.submit(spec=Spec(command="", priority=7))
-    supply = Supply(world.repo, poll_seconds=1)
+    supply = _supply(world.repo, poll_seconds=1)
     taken = [supply.next_fitting(ROOM, skip=_none), supply.next_fitting(ROOM, skip=_none)]
     assert [entry.job_id for entry in taken if entry] == [high, low]
 
@@ -35,7 +42,7 @@ def test_the_head_of_the_queue_comes_first(world: World) -> None:
 def test_a_job_that_does_not_fit_lets_a_smaller_one_pass(world: World) -> None:
     world.submit(spec=Spec(command="", cpu=64, priority=9))
     small = world.submit(spec=Spec(command="", cpu=0.5))
-    entry = Supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
+    entry = _supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
     assert entry is not None
     assert entry.job_id == small
 
@@ -43,7 +50,7 @@ def test_a_job_that_does_not_fit_lets_a_smaller_one_pass(world: World) -> None:
 def test_an_agent_looks_beyond_a_page_of_jobs_that_do_not_fit(world: World) -> None:
     world.submit(*["true"] * 1500, spec=Spec(command="", cpu=64, priority=9))
     small = world.submit(spec=Spec(command="", cpu=0.5))
-    entry = Supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
+    entry = _supply(world.repo, poll_seconds=1).next_fitting(ROOM, skip=_none)
     assert entry is not None
     assert entry.job_id == small
 
@@ -51,7 +58,7 @@ def test_an_agent_looks_beyond_a_page_of_jobs_that_do_not_fit(world: World) -> N
 def test_a_page_serves_many_jobs_with_one_listing(world: World) -> None:
     counting = CountingStore(world.store, world.tasks)
     world.submit(*["true"] * 40)
-    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    supply = _supply(world.repo_over(counting), poll_seconds=1)
     for _ in range(40):
         assert supply.next_fitting(ROOM, skip=_none) is not None
     assert counting.snapshot().of() == 1
@@ -59,7 +66,7 @@ def test_a_page_serves_many_jobs_with_one_listing(world: World) -> None:
 
 def test_an_idle_agent_looks_less_and_less_often(world: World) -> None:
     counting = CountingStore(world.store, world.tasks)
-    supply = Supply(world.repo_over(counting), poll_seconds=8)
+    supply = _supply(world.repo_over(counting), poll_seconds=8)
     waits = []
     for _ in range(12):
         assert supply.next_fitting(ROOM, skip=_none) is None
@@ -74,7 +81,7 @@ def test_nothing_is_taken_while_the_queue_is_paused(world: World) -> None:
     """R209."""
     world.submit()
     pause_queue(world.repo, by="ada")
-    supply = Supply(world.repo, poll_seconds=1)
+    supply = _supply(world.repo, poll_seconds=1)
     assert supply.next_fitting(ROOM, skip=_none) is None
 
 
@@ -84,7 +91,7 @@ def test_who_lost_a_claim_tries_another_job_of_the_same_priority(world: World) -
     world.submit(spec=Spec(command="", priority=1))
     chosen = set()
     for _ in range(30):
-        supply = Supply(world.repo, poll_seconds=1)
+        supply = _supply(world.repo, poll_seconds=1)
         supply.missed(None)
         entry = supply.next_fitting(ROOM, skip=_none)
         assert entry is not None
@@ -96,7 +103,7 @@ def test_who_lost_a_claim_tries_another_job_of_the_same_priority(world: World) -
 def test_a_page_is_read_again_after_a_moment(world: World) -> None:
     """What is new and urgent comes first."""
     world.submit(*["true"] * 10)
-    supply = Supply(world.repo, poll_seconds=1)
+    supply = _supply(world.repo, poll_seconds=1)
     assert supply.next_fitting(ROOM, skip=_none) is not None
     urgent = world.submit(spec=Spec(command="", priority=9))
     world.clock.sleep(3)
@@ -111,7 +118,7 @@ def test_jobs_whose_time_is_up_are_handed_out_once_a_look_and_a_few_at_a_time(
     deadline = world.repo.now() + timedelta(seconds=10)
     world.submit(*["true"] * 9, spec=Spec(command="", deadline_at=deadline))
     world.submit()
-    supply = Supply(world.repo, poll_seconds=1)
+    supply = _supply(world.repo, poll_seconds=1)
     supply.next_fitting(ROOM, skip=_none)
     assert supply.take_over() == []
     world.clock.sleep(10)
@@ -144,7 +151,7 @@ def test_what_is_to_be_tried_again_waits_and_is_then_taken_in_its_order(world: W
     usual = world.submit()
     world.clock.sleep(1)
     later = world.submit()
-    supply = Supply(world.repo, poll_seconds=1)
+    supply = _supply(world.repo, poll_seconds=1)
     first = supply.next_fitting(ROOM, skip=_none)
     world.clock.sleep(31)
     others = [supply.next_fitting(ROOM, skip=lambda one: one.job_id == usual) for _ in range(2)]
@@ -157,7 +164,7 @@ def test_what_is_due_is_found_behind_a_long_queue(world: World) -> None:
     world.submit(*["true"] * 200)
     urgent = failed(world, priority=9)
     counting = CountingStore(world.store, world.tasks)
-    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    supply = _supply(world.repo_over(counting), poll_seconds=1)
     assert supply.next_fitting(ROOM, skip=_none) is not None
     assert counting.snapshot().of() == 2
     world.clock.sleep(5)
@@ -176,6 +183,6 @@ def test_an_agent_does_not_look_among_those_that_nobody_can_start(world: World) 
     world.submit(*["true"] * 2500, spec=Spec(command="", after=[After(job_id=first)]))
     world.claimed_of(first)
     counting = CountingStore(world.store, world.tasks)
-    supply = Supply(world.repo_over(counting), poll_seconds=1)
+    supply = _supply(world.repo_over(counting), poll_seconds=1)
     assert supply.next_fitting(ROOM, skip=_none) is None
     assert counting.snapshot().lists == 1

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 from msgspec.structs import fields
 
-from stado.core import keys, records, retries, settings, sidecar, spec, states
+from stado.core import hints, keys, records, retries, settings, sidecar, spec, states
 from stado.core.documents import Document, Instant, Part
 from stado.core.states import State
 from tests.architecture.source import REPOSITORY
@@ -114,7 +114,7 @@ def unquoted(cell: str) -> str:
 def models() -> dict[str, type[Part]]:
     found = {
         name: model
-        for module in (records, retries, settings, sidecar, spec)
+        for module in (hints, records, retries, settings, sidecar, spec)
         for name, model in getmembers(module, isclass)
         if issubclass(model, Part) and model.__module__ == module.__name__
     }

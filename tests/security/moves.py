@@ -6,6 +6,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,14 +18,17 @@ from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
+from stado.core.usage import Use, use_key
 from stado.errors import Denied, NotFound, SendFailed
 from stado.jobs import saving, snapshots
+from stado.jobs.assignments import Assigner, read_assignments
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.deletion import delete
 from stado.jobs.deliveries import FORGET_SECONDS, GIVE_UP_SECONDS, Deliveries
 from stado.jobs.deployments import read_deployment
 from stado.jobs.endings import ask, give_verdict, settle
+from stado.jobs.estimates import read_estimates
 from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
@@ -127,6 +131,7 @@ def requests_of_coordinators() -> set[Request]:
     _end_a_training(requests, _coordinate)
     _tell(requests, _coordinate)
     _send_notices(requests)
+    _assign(requests)
     return requests
 
 
@@ -177,6 +182,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     requests: set[Request] = set()
     _open(requests)
     _read_settings(requests)
+    _read_hints(requests)
     _look_at_a_host(requests)
     _evict(requests)
     _settle_late(requests)
@@ -520,6 +526,29 @@ def _coordinate(world: World, repo: Repository, job: str) -> None:
     stop = world.tasks.event()
     stop.set()
     coordinator.run(stop)
+
+
+def _assign(requests: set[Request]) -> None:
+    """Which host should get which job, by what is stated and by what was measured; written first,
+    and replaced."""
+    world = World()
+    world.submit(spec=Spec(command="", runtime_seconds_estimate=60))
+    Agent(world).broadcast()
+    use = Use("abcdefghijklmnop", 1, "ada", None, ended_ms=world.repo.now_ms(), wall_ms=9000)
+    measured = replace(use, whole=True, model="resnet", hardware="cpu")
+    assigner = Assigner(world.repo_over(RecordingStore(world.store, requests)), by="coordinator")
+    for epoch in (1, 2):
+        world.store.create(use_key(replace(measured, epoch=epoch)), b"")
+        world.submit(spec=Spec(command="", model="bert"))
+        assigner.turn()
+        world.clock.sleep(60)
+        Agent(world).broadcast()
+
+
+def _read_hints(requests: set[Request]) -> None:
+    repo = World().repo_over(RecordingStore(World().store, requests))
+    read_assignments(repo)
+    read_estimates(repo)
 
 
 def _upkeep(world: World, repo: Repository, job: str) -> None:
