@@ -4,6 +4,8 @@ gone by only as long as it is good for. An agent that never heard of any takes w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.hints import Assignments
@@ -13,6 +15,8 @@ from stado.errors import NotFound, NotModified, StoreError, Unreadable
 from stado.jobs.assignments import HOLD_TICKS
 from stado.jobs.repository import Repository
 from stado.storage.port import Version
+
+Rank = tuple[int, int, int, str]
 
 _ABSENT_TICKS = 4
 """How often it is looked whether there is any."""
@@ -89,18 +93,25 @@ class Guidance:
         now_ms = self._repo.now_ms()
         return self._counts(now_ms) and now_ms < until_ms
 
-    def rank(self, entry: ReadyEntry) -> tuple[int, int, int, str]:
-        """The order in which this host takes jobs. Within a priority: what it should get, what is
-        known to end, and what has waited for long, then the rest; older before newer."""
+    def order(self) -> Callable[[ReadyEntry], Rank]:
+        """The order in which this host takes jobs, as it is now. Within a priority: what it should
+        get, what is known to end, and what has waited for long, then the rest; older before
+        newer."""
         now_ms = self._repo.now_ms()
-        counts = self._counts(now_ms)
-        known = (
-            entry.needs.runtime_seconds is not None
-            or (counts and entry.name in self._held_until_ms)
-            or now_ms - entry.queued_ms >= _LONG_MS
-        )
-        place = 0 if counts and entry.name in self._own else 1 if known else 2
-        return (-entry.priority, place, entry.queued_ms, entry.job_id)
+        own, others = self._own, self._held_until_ms
+        if not self._counts(now_ms):
+            own, others = {}, {}
+
+        def rank(entry: ReadyEntry) -> Rank:
+            known = (
+                entry.needs.runtime_seconds is not None
+                or entry.name in others
+                or now_ms - entry.queued_ms >= _LONG_MS
+            )
+            place = 0 if entry.name in own else 1 if known else 2
+            return (-entry.priority, place, entry.queued_ms, entry.job_id)
+
+        return rank
 
     def _counts(self, now_ms: int) -> bool:
         return now_ms < self._expires_ms

@@ -148,8 +148,9 @@ class Supply:
             return None
         if self._missed_one:
             self._missed_one = False
-            place = self._guidance.rank(found)[:2]
-            equals = [found, *(one for one in fitting if self._guidance.rank(one)[:2] == place)]
+            rank = self._guidance.order()
+            place = rank(found)[:2]
+            equals = [found, *(one for one in fitting if rank(one)[:2] == place)]
             found = equals[int(self._repo.entropy.uniform(0, len(equals) - 0.001))]
         self._entries.remove(found)
         return found
@@ -171,7 +172,7 @@ class Supply:
             if page.paused or page.next_after is None or fits(page) or _is_all_later(page, now_ms):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
-        self._entries = [] if page.paused else sorted(page.entries, key=self._guidance.rank)
+        self._entries = [] if page.paused else sorted(page.entries, key=self._guidance.order())
         self._over = [entry for entry in over if not self._misses.resting(entry.name)]
         self._read_at = self._repo.clock.monotonic()
         self._plan_next_poll(found_work=not page.paused and fits(page))

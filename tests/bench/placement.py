@@ -29,6 +29,7 @@ from stado.jobs.upkeep import Passes
 from stado.storage.memory import MemoryStore
 from stado.storage.observe import CountingStore, Requests
 from stado.storage.port import Store, walk
+from stado_agent.guidance import Guidance
 from stado_agent.supply import Supply
 from tests.bench.deployment import Bench, bench_deployment
 from tests.bench.figures import Figure
@@ -77,7 +78,9 @@ def _deciding(folder: Path, queued: int) -> list[Figure]:
             listed = sum(1 for _ in walk(memory, keys.READY))
             listing.append(time.process_time() - began)
             before, began = counted.snapshot(), time.process_time()
-            found = Supply(repo, poll_seconds=1).next_fitting(offer, skip=lambda _: False)
+            found = Supply(
+                repo, Guidance(repo, consumer="bench", incarnation="1"), poll_seconds=1
+            ).next_fitting(offer, skip=lambda _: False)
             deciding.append(time.process_time() - began)
             made = counted.since(before)
     assert (listed, found) == (queued, None)
@@ -237,7 +240,8 @@ class _Taking:
         self.out_of_order = 0
 
     def work(self, consumer: str) -> None:
-        supply = Supply(self._repo, poll_seconds=0.2)
+        guidance = Guidance(self._repo, consumer="bench", incarnation="1")
+        supply = Supply(self._repo, guidance, poll_seconds=0.2)
         claimant = Claimant(consumer, "1", consumer)
         offer = Offer(1_000, 1_024)
         while self.claimed < self._jobs:
