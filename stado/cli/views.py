@@ -349,10 +349,10 @@ def listing_fields(listing: Listing, waits: Mapping[str, Wait], now: datetime) -
 def own_reasons(waits: Mapping[str, Wait], *, alive: bool) -> dict[str, str]:
     """Of queued jobs, by id, what is theirs alone to wait for. That the queue is paused, or, with
     no agent `alive`, that nobody is at work, is said of all of them at once, elsewhere."""
-    own = {"deadline_passed", "waiting_for_jobs", "upstream_failed", "retry_cooldown"}
-    if alive:
-        own.add("no_eligible_worker")
-    return {job_id: wait.code for job_id, wait in waits.items() if wait.code in own}
+    everybodys = {"queue_paused", "starting", "waiting_capacity"}
+    if not alive:
+        everybodys.add("no_eligible_worker")
+    return {job_id: wait.code for job_id, wait in waits.items() if wait.code not in everybodys}
 
 
 def listing_table(

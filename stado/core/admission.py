@@ -183,7 +183,7 @@ def _no_room(needs: Needs, offer: Offer) -> Refusal | None:
 
 def _exclusive_text(offer: Offer) -> str:
     if offer.closed:
-        return "another job has the host for itself"
+        return "waits for another job, which has the host for itself"
     return f"wants the host for itself, and {_plural(offer.jobs, 'job')} run there"
 
 

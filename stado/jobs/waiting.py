@@ -268,11 +268,12 @@ def _time_gate(due_ms: int | None, now_ms: int, spec: Spec) -> Iterator[Gate]:
         been = "its time has come" if as_stated else "it has waited long enough to be tried again"
         yield Gate(GateName.TIME, been)
         return
-    left = duration_text(math.ceil((due_ms - now_ms) / 1000))
     if as_stated:
-        text = f"it is not to start before a moment that comes in {left}"
-        yield Gate(GateName.TIME, text, Wait(NOT_BEFORE, text, until=f"in {left}, as was asked"))
+        moment = f"{spec.not_before:%Y-%m-%d %H:%M:%S}Z"
+        text = f"it is not to start before {moment}"
+        yield Gate(GateName.TIME, text, Wait(NOT_BEFORE, text, until=f"at {moment}, as was asked"))
         return
+    left = duration_text(math.ceil((due_ms - now_ms) / 1000))
     text = f"it failed, and is tried again in {left}"
     wait = Wait(RETRY_COOLDOWN, text, until=f"in {left}: it failed, and is tried again then")
     yield Gate(GateName.TIME, text, wait)

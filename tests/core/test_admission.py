@@ -125,7 +125,7 @@ def test_a_job_that_wants_the_host_for_itself_starts_on_an_idle_one() -> None:
     closed = host().less(Reservation(needs_of(alone)))
     assert closed.spent
     assert refused(other, closed) == Refusal(
-        "exclusive_worker_busy", "another job has the host for itself"
+        "exclusive_worker_busy", "waits for another job, which has the host for itself"
     )
 
 

@@ -514,8 +514,9 @@ def test_a_host_to_itself_is_waited_for_with_its_own_code(world: World) -> None:
 
 
 def test_a_job_that_is_to_start_later_says_when(world: World) -> None:
-    later = Spec(command="", not_before=world.repo.now() + timedelta(hours=2))
+    at = world.repo.now() + timedelta(hours=2)
+    later = Spec(command="", not_before=at)
     _agent(world)
     explanation = _explained(world, later)
     assert _closed(explanation) == ["time"]
-    assert explanation.wait.text == "it is not to start before a moment that comes in 2h"
+    assert explanation.wait.text == f"it is not to start before {at:%Y-%m-%d %H:%M:%S}Z"
