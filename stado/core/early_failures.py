@@ -113,7 +113,7 @@ def whose_fault(row: Sequence[JobEnd], others: Sequence[Elsewhere]) -> Fault:
     if not any(other.takes_jobs for other in others):
         return Fault.JOBS  # nobody to compare with, and nobody else to do the work
     bases = {base_of(end.job_id) for end in row}
-    since = min(_began_at(end) for end in row)
+    since = min(end.at - _lasted(end) for end in row)
     same = [_of_submissions(other, bases, since) for other in others]
     well, badly = (sum(counts) for counts in zip(*same, strict=True))
     found = _compared(well, badly) if well or badly else _by_users(row, others, since)
@@ -135,14 +135,14 @@ def _by_users(row: Sequence[JobEnd], others: Sequence[Elsewhere], since: datetim
     theirs = [end for other in others for end in other.ends if end.user in users]
     if any(failed_early(end) for end in theirs):
         return Fault.JOBS
-    well = {base_of(e.job_id) for e in theirs if went_well(e) and _began_at(e) >= since}
+    well = {base_of(e.job_id) for e in theirs if went_well(e) and _began_since(e, since)}
     return Fault.HOST if len(well) >= IN_A_ROW else Fault.UNKNOWN
 
 
 def _of_submissions(other: Elsewhere, bases: set[str], since: datetime) -> tuple[int, int]:
     """How many of their jobs went well on a host, and how many failed early."""
     ends = [end for end in other.ends if base_of(end.job_id) in bases]
-    well = sum(went_well(end) and _began_at(end) >= since for end in ends)
+    well = sum(went_well(end) and _began_since(end, since) for end in ends)
     runs = sum(
         base_of(one.job_id) in bases and one.began_at >= since and other.at - one.began_at >= EARLY
         for one in other.running
@@ -155,5 +155,10 @@ def _may_close_another(others: Sequence[Elsewhere]) -> bool:
     return at_work > sum(other.quarantined for other in others)
 
 
-def _began_at(end: JobEnd) -> datetime:
-    return end.at - timedelta(seconds=end.ran_seconds or 0.0)
+def _began_since(end: JobEnd, since: datetime) -> bool:
+    """Reports can hold any instant: none is computed from them."""
+    return end.at - since >= _lasted(end)
+
+
+def _lasted(end: JobEnd) -> timedelta:
+    return timedelta(seconds=end.ran_seconds or 0.0)

@@ -161,3 +161,13 @@ def test_a_host_that_is_opened_in_time_puts_nothing_back(host: Host) -> None:
     open_host(host.world.repo, NAME, by="ada")
     host.step_until_at_rest(job)
     assert host.world.record(State.COMPLETED, job).epoch == 1
+
+
+def test_a_job_that_asks_for_a_label_starts_once_operators_say_it(host: Host) -> None:
+    host.script(1)
+    (job,) = host.submit("true", labels=["zone=b"])
+    host.step_for(BEAT)
+    assert host.world.states(job) == {State.QUEUED}
+    label_host(host.world.repo, NAME, {"zone": "b"}, by="ada")
+    host.step_until_at_rest(job)
+    assert host.world.states(job) == {State.COMPLETED}

@@ -167,3 +167,12 @@ def test_no_more_hosts_are_in_quarantine_than_at_work(hosts: int, good: int) -> 
         others = [*at_work, *[host(works=False, quarantined=True)] * closed]
         closed += whose_fault(ROW, others) is Fault.HOST
     assert closed <= hosts - closed
+
+
+@pytest.mark.parametrize("instant", ["0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00"])
+def test_reports_from_the_ends_of_the_calendar_end_nobody(instant: str) -> None:
+    when = datetime.fromisoformat(instant)
+    odd = well().evolve(at=when, ran_seconds=1e9)
+    others = [Elsewhere(when, True, False, [odd], [Running(f"{BATCH}-7", when)])]
+    for row in (ROW, SINGLES):
+        assert whose_fault(row, others) in Fault

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from stado.cli import exits
 from stado.core import keys
-from stado.core.records import Hindrance, Phase
+from stado.core.records import Hindrance, HostOrder, JobClaim, JobEnd, JobReport, Phase
 from stado.core.spec import Spec, make_request
 from stado.core.states import Reason, State, Verdict
 from stado.jobs.finding import find_job
+from stado.jobs.host_orders import close_host
 from stado.jobs.submit import submit
 from tests.cli.conftest import USER, Program, World, make_world, report
 from tests.hostile.poison import PAYLOADS, plant
@@ -247,6 +248,7 @@ def test_nothing_that_a_store_holds_drives_a_terminal(stado: Program, shop: Worl
         ["status"],
         ["status", "run"],
         ["hosts"],
+        *(["hosts", f"c{number}{EVIL}"] for number in range(len(hostile_reports(shop)))),
         ["job", "show", first],
         ["job", "show", second],
         ["job", "why", first],
@@ -270,8 +272,14 @@ def hostile_reports(shop: World) -> list[dict[str, object]]:
         {"runs_images_by": EVIL},
         {"hindrance": Hindrance(code=EVIL, detail=EVIL, since=shop.repo.now())},
         {"draining": True, "host": EVIL},
+        {"recent_ends": [evil_end(shop)], "jobs": [JobReport(job_id=EVIL, epoch=1, signs=1)]},
         {"age_seconds": 10**6, "host": EVIL},
     ]
+
+
+def evil_end(shop: World) -> JobEnd:
+    now = shop.repo.now()
+    return JobEnd(job_id="a" * 16, user=EVIL, verdict=EVIL, reason=EVIL, at=now)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +290,12 @@ def test_instants_at_the_ends_of_the_calendar(stado: Program, shop: World, insta
     job = stado.ok("submit", "--run-id", "run", "true")
     ended = stado.ok("submit", "--run-id", "ended", "true")
     shop.fail(ended, 1)
-    report(shop, "odd")
+    now = shop.repo.now()
+    odd = JobEnd(job_id="a" * 16, verdict="failed", at=now)
+    runs = JobReport(job_id="a" * 16, epoch=1, signs=1, began_at=now)
+    claim = JobClaim(job_id="a" * 16, at=now)
+    report(shop, "odd", recent_ends=[odd], jobs=[runs], last_claim=claim)
+    close_host(shop.repo, "odd", HostOrder.DRAIN, by="ada", reason=None, deadline_seconds=60)
     for path in [path for path in shop.path.rglob("*") if path.is_file()]:
         if path.name == "stado.json":
             continue
@@ -292,6 +305,7 @@ def test_instants_at_the_ends_of_the_calendar(stado: Program, shop: World, insta
     for command in (
         ["status"],
         ["hosts"],
+        ["hosts", "odd"],
         ["job", "show", job],
         ["job", "why", job],
         ["job", "show", ended],
