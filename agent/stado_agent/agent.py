@@ -22,6 +22,7 @@ from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
 from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
 from stado.core.order import ReadyEntry
+from stado.core.quotas import ScopeKind
 from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
 from stado.core.settings import DeploymentSettings
 from stado.core.states import Reason, Verdict
@@ -40,6 +41,7 @@ from stado_agent.budget import Budget, DiskLeft, Limits
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.evictions import Evictions
+from stado_agent.full_scopes import FullScopes
 from stado_agent.guidance import Guidance
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
@@ -83,6 +85,8 @@ class _Supervised:
     entry: ReadyEntry | None = None
     cards: tuple[str, ...] = ()
     """That its job was given."""
+    missed: bool = False
+    """Whether it did not get that job."""
     salvaging: str | None = None
     """Name of a workspace."""
     idle_since: float = 0.0
@@ -104,6 +108,7 @@ class _Supervised:
 
     def rest(self, now: float) -> None:
         self.entry = self.salvaging = self.began_at = None
+        self.missed = False
         self.idle_since = now
 
 
@@ -207,6 +212,7 @@ class Agent:
         self._quarantine = Quarantine(repo, settings.consumer, host.folder)
         self._evictions = Evictions(repo)
         self._last_claim: JobClaim | None = None
+        self._full_scopes = FullScopes(repo)
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
@@ -390,9 +396,13 @@ class Agent:
         if self._on_trial is one and event != "claimed":
             self._on_trial = None
         if event == "missed":
+            one.missed = True
             self._supply.missed(one.entry)
         elif event == "claimed" and one.entry is not None:
             self._last_claim = JobClaim(job_id=one.entry.job_id, at=self._repo.now())
+        elif event == "full":
+            one.missed = True
+            self._note_full(one.entry, message)
         elif event == "started":
             one.began_at = one.began_at or self._repo.now()
             self._health.note_started()
@@ -401,10 +411,16 @@ class Agent:
         elif event == "unable":
             self._note_unable(one.entry, str(message.get("why")))
         elif event == "idle":
+            if one.entry is not None and not one.missed:
+                self._full_scopes.note_end()
             one.rest(self._repo.clock.monotonic())
             self._has_news = True
             self._supply.hurry()
             self._accelerators.look_again()
+
+    def _note_full(self, entry: ReadyEntry | None, message: Mapping[str, object]) -> None:
+        kind, subject = ScopeKind(str(message["kind"])), str(message["subject"])
+        self._full_scopes.note(kind, subject, entry)
 
     def _note_unable(self, entry: ReadyEntry | None, why: str) -> None:
         """An engine that has gone is in nobody's way but that of jobs that run in images, of which
@@ -499,7 +515,7 @@ class Agent:
                 self._full = True
                 return
             offer = self._offer()
-            self._full = offer.spent
+            self._full = offer.spent or self._full_scopes.everything
             if self._full:
                 break
             entry = self._next_entry(in_hand, offer)
@@ -507,6 +523,7 @@ class Agent:
                 break
             in_hand.add(entry.job_id)
             self._room.claimed(entry.job_id)
+            self._full_scopes.note_tried(entry)
             one = self._idle_or_forked()
             place = self._place_for(entry, offer)
             one.take(entry, place.cards, self._repo.clock.monotonic())
@@ -527,7 +544,8 @@ class Agent:
 
     def _next_entry(self, in_hand: set[str], offer: Offer) -> ReadyEntry | None:
         def is_passed_over(entry: ReadyEntry) -> bool:
-            return entry.job_id in in_hand or self._room.keeps_from(entry, offer)
+            held_up = entry.job_id in in_hand or self._full_scopes.holds_up(entry)
+            return held_up or self._room.keeps_from(entry, offer)
 
         return self._supply.next_fitting(offer, skip=is_passed_over)
 
@@ -537,6 +555,8 @@ class Agent:
         now = self._repo.clock.monotonic()
         if now < self._make_room_at or self._hindrance() is not None:
             return
+        if self._full_scopes.everything:
+            return
         self._make_room_at = now + self._repo.deployment.tick_seconds
         running = self._running()
         if not running and self._room.kept_for is None:
@@ -544,7 +564,9 @@ class Agent:
         in_hand = self._jobs_in_hand()
         if self._full and not any(one.yields_left for one in running):
             return
-        waiting = self._supply.waiting(skip=lambda one: one.job_id in in_hand)
+        waiting = self._supply.waiting(
+            skip=lambda one: one.job_id in in_hand or self._full_scopes.holds_up(one)
+        )
         self._room.turn(waiting, self._host_now(running))
 
     def _host_now(self, running: Sequence[Running]) -> HostNow:
@@ -588,6 +610,7 @@ class Agent:
             images=self._engine_watch.name() is not None,
             facts=fact_codes(self._facts()),
             price_milli=self._price_milli(),
+            full_groups=self._full_scopes.groups,
         )
 
     def _cards(self) -> list[Card]:

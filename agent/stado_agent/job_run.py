@@ -24,6 +24,7 @@ from stado.core.records import (
     EndCell,
     Ending,
     Heartbeat,
+    Holder,
     JobEnd,
     LateResult,
     Phase,
@@ -48,6 +49,7 @@ from stado.jobs.endings import (
 from stado.jobs.life import seal_epoch
 from stado.jobs.log_compaction import compact_earlier_logs, compact_log
 from stado.jobs.policy_seals import find_seal
+from stado.jobs.quotas import ScopeFull, Slots, take_slots
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.saving import Manner
 from stado.ports import Command, JobProcess
@@ -114,6 +116,7 @@ class JobRun:
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         self._repo = repo
+        self._rules = rules
         self._on_started = on_started
         self._host = host
         self._claimed = claimed
@@ -823,7 +826,11 @@ class JobRun:
             return False
         following = moves.after(cell)
         holder = holder_of(self._repo, self._host.claimant, adopts=cell.record.holder)
-        adopted = self._patience.persist(lambda: adopt(self._repo, following, holder))
+        slots = self._slots_for(following, holder)
+        if slots is None:
+            return False
+        holder = holder.evolve(slots=slots.names)
+        adopted = self._patience.persist(lambda: adopt(self._repo, following, holder, slots))
         if adopted is None:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
@@ -840,6 +847,17 @@ class JobRun:
         self._pulse.start()
         self._fence()
         return True
+
+    def _slots_for(self, following: Record, holder: Holder) -> Slots | None:
+        """Its places under the limits of when it was claimed; None where others have them by now:
+        then it waits for its turn again."""
+        try:
+            return self._patience.persist(
+                lambda: take_slots(self._repo, following, holder, self._rules)
+            )
+        except ScopeFull as full:
+            log.warning("event=not_adopted job=%s why=%r", following.id, str(full))
+            return None
 
     def _count_on(self) -> None:
         """What an outcome counts that was there before the adoption: what the epoch before has is

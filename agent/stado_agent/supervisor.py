@@ -14,6 +14,7 @@ from stado.core.order import ReadyEntry, parse_entry
 from stado.core.settings import DeploymentSettings
 from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.claim import Claimed, claim
+from stado.jobs.quotas import ScopeFull
 from stado.jobs.repository import Repository
 from stado.ports import Channel
 from stado_agent.host import Host
@@ -31,7 +32,8 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     In: `{"do": "run", "entry": <name>, "rules": <the deployment's>, "place": <what
     of the host it gets>}`,
     `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job, else
-    `claimed`; `unable` (with `why`) when this host could not start it, `started` as soon as it
+    `claimed`; `full` (with the `kind` and `subject` of the limit) when as many such jobs run as
+    may; `unable` (with `why`) when this host could not start it, `started` as soon as it
     could; `ended` (with `end`) once it has given the verdict; and in any case `idle` in the end.
     An error that it has no answer to ends this process; the agent then ends the epoch as lost."""
     while True:
@@ -61,7 +63,11 @@ def _run_entry(
     except OSError as error:
         _tell(channel, event="unable", why=f"{error.strerror or error}: {error.filename}")
         return
-    claimed = _claim(repo, host, entry, rules)
+    try:
+        claimed = _claim(repo, host, entry, rules)
+    except ScopeFull as full:
+        _tell(channel, event="full", kind=full.scope.kind.value, subject=full.scope.subject)
+        return
     if claimed is None:
         _tell(channel, event="missed")
         return
@@ -90,7 +96,8 @@ def _remove_note(host: Host) -> None:
 def _claim(
     repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
 ) -> Claimed | None:
-    """A claim that fails half-way leaves a running record, which the reaper gives back."""
+    """A claim that fails half-way leaves a running record, which the reaper gives back. Raises
+    `ScopeFull`."""
     try:
         return claim(repo, entry, host.claimant, rules, host.place)
     except Unreadable as error:

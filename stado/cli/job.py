@@ -13,6 +13,8 @@ from stado.cli.log_options import LogView, log_view_options
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from stado.core.records import Record
+    from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
 
 
@@ -44,12 +46,11 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
     from stado.core.states import State
     from stado.jobs.changes import retryable
     from stado.jobs.status import story
-    from stado.jobs.waiting import why_queued
 
     with opened_repository(target) as repo:
         told = story(repo, named_or_newest(repo, job, user=user_name(), command="stado job show"))
         queued = told.record.state is State.QUEUED
-        wait = why_queued(repo, told.record.spec, told.record.id) if queued else None
+        wait = _wait(repo, told.record) if queued else None
         again = retryable(repo, told.record)
         if as_json:
             render.print_json(story_fields(told, wait, again))
@@ -58,6 +59,12 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
             render.print_wrapped(line, indent=LABEL_WIDTH)
         for hint in steps_hints(repo, told.record):
             render.print_wrapped(f"{'steps':<{LABEL_WIDTH}}{hint}", indent=LABEL_WIDTH)
+
+
+def _wait(repo: Repository, record: Record) -> Wait:
+    from stado.jobs.waiting import why_queued
+
+    return why_queued(repo, record.spec, record.id, user=record.submitter)
 
 
 def _show_sections(target: Target, job: str, sections: tuple[str, ...], *, as_json: bool) -> None:

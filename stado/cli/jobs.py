@@ -92,6 +92,7 @@ class _Looker:
     def look(self) -> _Look:
         """The list; where a job of it waits, a listing more and a read a host that has reported
         anew."""
+        from stado.jobs.limit_sight import LimitSight
         from stado.jobs.waiting import waits_of
 
         repo, fleet = self._repo, self._fleet
@@ -99,7 +100,8 @@ class _Looker:
         queued, paused = listing.queued, listing.queue_paused
         seen = fleet.look() if queued and not paused else []
         unread = len(fleet.unreadable)
-        waits = waits_of(queued, seen, repo.now_ms(), paused=paused, unread=unread)
+        limits = LimitSight(repo)
+        waits = waits_of(queued, seen, repo.now_ms(), paused=paused, unread=unread, limits=limits)
         return _Look(listing, waits, any(host.alive for host in seen), repo.now())
 
 

@@ -249,6 +249,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": _HOSTS,
+    "quota": LazyCommand("stado.cli.quota", "quota", "Show limits, and who has their places."),
     "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),

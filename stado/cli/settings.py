@@ -85,7 +85,9 @@ def get(*, name: str, as_json: bool, target: Target) -> int:
     if as_json:
         render.print_json({"name": name, "value": value})
     elif value not in (None, []):
-        render.print_line(SETTINGS[name].text(value) if isinstance(value, list) else str(value))
+        render.print_line(
+            SETTINGS[name].text(value) if isinstance(value, (list, dict)) else str(value)
+        )
     else:
         render.tell(f"stado: {name} is not set: {SETTINGS[name].unset}")
     return exits.FAILED if value in (None, []) else exits.OK

@@ -141,9 +141,11 @@ def _waits(
     queued = listing.queued
     if not queued:
         return {}
+    from stado.jobs.limit_sight import LimitSight
     from stado.jobs.waiting import waits_of
 
-    return waits_of(queued, hosts, repo.now_ms(), paused=listing.queue_paused, unread=unread)
+    now_ms, paused, limits = repo.now_ms(), listing.queue_paused, LimitSight(repo)
+    return waits_of(queued, hosts, now_ms, paused=paused, unread=unread, limits=limits)
 
 
 def _print_json(repo: Repository, look: _Look, asked: ListAsked) -> None:

@@ -241,7 +241,7 @@ def why_it_waits(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
     from stado.jobs.waiting import why_queued
 
     try:
-        return why_queued(repo, shared, job_id)
+        return why_queued(repo, shared, job_id, user=user_name())
     except (StoreError, Unreadable):
         return None
 

@@ -210,7 +210,7 @@ def _rest_of_it(record: Record, *, log_found: bool) -> str:
 
 def _present(repo: Repository, record: Record) -> str:
     if record.state is State.QUEUED:
-        wait = why_queued(repo, record.spec, record.id)
+        wait = why_queued(repo, record.spec, record.id, user=record.submitter)
         return f"job {record.id} is queued: {views.wait_text(wait)}"
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"

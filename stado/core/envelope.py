@@ -67,6 +67,15 @@ Yields = Annotated[int, msgspec.Meta(ge=0, le=YIELDS_MAX)]
 RuntimeSeconds = Annotated[int, msgspec.Meta(ge=1, le=RUNTIME_SECONDS_MAX)]
 
 
+def group_code(group: str) -> str:
+    """That stands for a group in the names of the queue's index."""
+    return code_of(f"group:{group}")
+
+
+def is_host_word(text: str) -> bool:
+    return _WORD.fullmatch(text) is not None
+
+
 def code_of(word: str) -> str:
     """Five letters and digits that stand for a word."""
     value = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4])

@@ -23,6 +23,7 @@ POLICIES = "policies/"
 NOTICES = "notify/pending/"
 UNDELIVERED = "notify/undelivered/"
 ROOMS = "room/"
+QUOTA = "quota/"
 COORDINATOR_LEASE = "control/coordinator.json"
 HOST_ORDERS = "control/hosts/"
 ESTIMATES = "estimates.json"
@@ -48,6 +49,8 @@ _ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
 _PART = re.compile(rf"{_EPOCH}-{_EPOCH}\.[0-9]{{6,9}}")
 
 _POLICY_REVISION = re.compile(r"(.*)\.r([2-9]|[1-9][0-9]{1,5})")
+
+_SLOT = re.compile(r"(~[0-9a-f]{24}|[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194})~([0-9]{6})")
 
 _KEY_BYTES_MAX = 800
 """What every store takes (`stado.storage.keys`)."""
@@ -86,6 +89,27 @@ def capacity(consumer: str) -> str:
 
 def host_orders(consumer: str) -> str:
     return f"{HOST_ORDERS}{component(consumer)}.json"
+
+
+def slots_of(scope: str) -> str:
+    """The beginning of the names of a scope's slots: no scope's name has a `~` after its first
+    character."""
+    return f"{QUOTA}{component(scope)}~"
+
+
+def slot(scope: str, number: int) -> str:
+    return f"{slots_of(scope)}{number:06d}"
+
+
+def slot_named(slot_name: str) -> str:
+    """`slot_name`: what follows the folder in a slot's key."""
+    return f"{QUOTA}{slot_name}"
+
+
+def parse_slot(key: str) -> tuple[str, int] | None:
+    """(scope's component, number) of a slot's key."""
+    match = _SLOT.fullmatch(key.removeprefix(QUOTA)) if key.startswith(QUOTA) else None
+    return (match[1], int(match[2])) if match else None
 
 
 def by_user(user: str, base: str) -> str:

@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from stado.core import keys
 from stado.core.clocks import time_limit
-from stado.core.envelope import CODE_LENGTH, code_of, fact_codes, kind_code, required_facts
+from stado.core.envelope import (
+    CODE_LENGTH,
+    code_of,
+    fact_codes,
+    group_code,
+    kind_code,
+    required_facts,
+)
 from stado.core.ids import milliseconds
 from stado.core.records import Record
 from stado.core.spec import CPU_DEFAULT, MEMORY_GB_DEFAULT, PRIORITY_MAX, Spec
@@ -143,7 +150,7 @@ def needs_of(spec: Spec) -> Needs:
         price_milli=None
         if spec.max_cost_per_hour is None
         else math.ceil(spec.max_cost_per_hour * 1000),
-        group=None if spec.group is None else code_of(f"group:{spec.group}"),
+        group=None if spec.group is None else group_code(spec.group),
         runtime_seconds=spec.runtime_seconds_estimate,
         model=None if spec.model is None else model_code(spec.model),
         job_type=None if spec.type is JobType.JOB else code_of(f"type:{spec.type}"),

@@ -76,6 +76,14 @@ RanSeconds = Annotated[float, msgspec.Meta(ge=0, le=RAN_SECONDS_MAX)]
 RECENT_ENDS_MAX = 8
 """Of an agent's jobs that its report names."""
 
+SLOTS_MAX = 16
+"""That one epoch has."""
+
+SlotName = Annotated[
+    str,
+    msgspec.Meta(pattern=r"\A(~[0-9a-f]{24}|[A-Za-z0-9_@+-][A-Za-z0-9._@+-]{0,194})~[0-9]{6}\Z"),
+]
+
 Amount = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 """Of cores or GiB: what is free can be less than nothing."""
 
@@ -162,6 +170,11 @@ class Holder(Part, frozen=True, kw_only=True):
     """Which ones."""
     hardware: Line | None = None
     """What the epoch runs on, by which run times are compared: `2x a100-sxm4-80gb`, `cpu`."""
+
+    slots: Annotated[list[SlotName], msgspec.Meta(max_length=SLOTS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Its places under limits of the deployment, by their names in `quota/`."""
 
 
 class Ran(Part, frozen=True, kw_only=True):
@@ -509,6 +522,24 @@ class Asks(Document, frozen=True, kw_only=True):
     @property
     def note(self) -> str | None:
         return self.cancel_note if self.cancel else self.pause_note
+
+
+class SlotToken(Document, frozen=True, kw_only=True):
+    """`quota/<scope>~<slot>`: an epoch has this place under a limit, or is about to have it."""
+
+    scope: Line
+    slot: Annotated[int, msgspec.Meta(ge=0, le=999_999)]
+    job_id: JobId
+    epoch: Epoch
+    token: str
+    """Of who claims the epoch."""
+    confirmed: bool = False
+    """Whether the epoch was that holder's when it had the place."""
+    by: str
+    at: Instant
+
+    def own_key(self) -> str:
+        return keys.slot(self.scope, self.slot)
 
 
 class Undelivered(Document, frozen=True, kw_only=True):

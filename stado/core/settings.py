@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from stado.core import keys
 from stado.core.documents import Document, Instant, Part
 from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
+from stado.core.envelope import HostWord, is_host_word
 from stado.core.notice_words import parse_rules
 from stado.core.notices import Rules
 from stado.core.records import Code, Line
@@ -27,6 +28,9 @@ from stado.core.retries import (
 )
 from stado.core.states import NotifyOn, Reason
 from stado.errors import Refused
+
+LIMIT_MAX = 100_000
+GROUPS_MAX = 1000
 
 
 class Limits(Part, frozen=True, kw_only=True):
@@ -44,12 +48,31 @@ class NotifySettings(Part, frozen=True, kw_only=True):
     rules: Rules | None = None
 
 
+Most = Annotated[int, msgspec.Meta(ge=0, le=LIMIT_MAX)]
+"""How many jobs of some kind may run at a time; 0: none."""
+
+
+class Quotas(Part, frozen=True, kw_only=True):
+    """How many jobs may run at a time. None: no limit."""
+
+    running_jobs: Most | None = None
+    running_jobs_per_user: Most | None = None
+
+
+class GroupSettings(Part, frozen=True, kw_only=True):
+    """How many jobs of a group may run at a time. A group that is not named has no limit."""
+
+    limits: Annotated[dict[HostWord, Most], msgspec.Meta(max_length=GROUPS_MAX)] | None = None
+
+
 class DeploymentSettings(Document, frozen=True, kw_only=True):
     """`settings.json`. Absent: nothing was ever set."""
 
     limits: Limits = msgspec.field(default_factory=Limits)
     retries: RetrySettings = msgspec.field(default_factory=RetrySettings)
     notify: NotifySettings = msgspec.field(default_factory=NotifySettings)
+    quotas: Quotas = msgspec.field(default_factory=Quotas)
+    groups: GroupSettings = msgspec.field(default_factory=GroupSettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -87,6 +110,30 @@ def _parse_count(text: str) -> int | None:
     return count if 0 <= count <= RETRIES_MAX else None
 
 
+def _limit(what: str) -> Setting:
+    return Setting(what, "no limit", f"a whole number from 0 to {LIMIT_MAX}", _parse_limit, str)
+
+
+def _parse_limit(text: str) -> int | None:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return limit if 0 <= limit <= LIMIT_MAX else None
+
+
+def _parse_groups(text: str) -> dict[str, int] | None:
+    limits: dict[str, int] = {}
+    for pair in text.split():
+        name, _, number = pair.rpartition(":")
+        limit = _parse_limit(number)
+        if limit is None or not is_host_word(name) or name in limits:
+            return None
+        limits[name] = limit
+    return limits if 0 < len(limits) <= GROUPS_MAX else None
+
+
+def _groups_text(limits: Mapping[str, int]) -> str:
+    return " ".join(f"{name}:{limit}" for name, limit in limits.items())
+
+
 def _parse_reasons(text: str) -> list[Reason] | None:
     """Once each, in the order in which they are listed for people."""
     names = text.split(",")
@@ -116,6 +163,15 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "retries.delay_seconds": _seconds(
         "how long a retry waits, where a job does not say", duration_text(DELAY_SECONDS_DEFAULT)
+    ),
+    "quotas.running_jobs": _limit("how many jobs may run at a time"),
+    "quotas.running_jobs_per_user": _limit("how many jobs of one user may run at a time"),
+    "groups.limits": Setting(
+        "how many jobs of a group (submit --group) may run at a time",
+        "no limits",
+        "NAME:NUMBER with blanks between such limits, a group once (licences:2 big:1)",
+        _parse_groups,
+        _groups_text,
     ),
     "notify.rules": Setting(
         "on which channels is told what becomes of any job",

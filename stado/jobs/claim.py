@@ -14,20 +14,23 @@ from dataclasses import dataclass, replace
 from stado.core import keys, moves
 from stado.core.envelope import required_facts
 from stado.core.order import ReadyEntry, entry_name
-from stado.core.records import ClaimCell, Holder, Record
+from stado.core.records import ClaimCell, Ending, Holder, Record
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
-from stado.core.states import State
+from stado.core.states import Reason, State, Verdict
 from stado.errors import Conflict, StoreError
 from stado.jobs.endings import (
+    as_queued_last,
     delete_queued,
     finish_intent,
+    give_verdict,
     remove_superseded,
     settle,
 )
 from stado.jobs.expiry import expire_if_over
 from stado.jobs.notices import announce_running
 from stado.jobs.queue_index import mend_entry
+from stado.jobs.quotas import NO_SLOTS, Slots, confirm, give_back, take_slots
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 
@@ -93,9 +96,11 @@ def claim(
     place: Place = ANY_PLACE,
 ) -> Claimed | None:
     """Claims the epoch that an index entry names; None when it is not to be had, or not due. Of a
-    job that is claimed first `settings` say what it may take from then on.
+    job that is claimed first `settings` say what it may take from then on. Raises `ScopeFull` where
+    they limit how many such jobs run at a time, and so many do.
 
-    Requests on the normal path: 1 read, 2 writes, 2 deletes. A crash after the gate leaves a
+    Requests on the normal path: 1 read, 2 writes, 2 deletes; a listing and 2 writes more for each
+    limit that the job falls under. A crash after the gate leaves a
     running record that a reaper finds; after the cell also a queue record, which whoever meets
     it removes."""
     queued = _queued_record(repo, entry)
@@ -104,25 +109,39 @@ def claim(
     if not queued.value.is_due(repo.now_ms()) or not place.is_for(queued.value.spec):
         return None
     holder = holder_of(repo, claimant, place=place)
+    slots = take_slots(repo, queued.value, holder, settings)
+    holder = holder.evolve(slots=slots.names)
     record = moves.claimed(queued.value, holder, settings)
-    return _take(repo, queued, record, holder)
+    claimed = _take(repo, queued, record, holder, slots)
+    if claimed is None:
+        give_back(repo, slots)
+    return claimed
 
 
-def adopt(repo: Repository, record: Record, holder: Holder) -> Claimed | None:
+def adopt(
+    repo: Repository, record: Record, holder: Holder, slots: Slots = NO_SLOTS
+) -> Claimed | None:
     """Claims a queued epoch for a process that already lives: the one whose last epoch was
     declared lost. None when somebody else is to run it. Tried again with the same holder, it
-    knows what an attempt without an answer has done."""
+    knows what an attempt without an answer has done. `slots`: those that the holder names; given
+    back where the epoch is not to be had."""
     queued = repo.find_record(State.QUEUED, record.id)
-    if queued is None or queued.value.epoch != record.epoch:
-        return None
-    return _take(repo, queued, moves.claimed(queued.value, holder), holder)
+    claimed = None
+    if queued is not None and queued.value.epoch == record.epoch:
+        claimed = _take(repo, queued, moves.claimed(queued.value, holder), holder, slots)
+    if claimed is None:
+        give_back(repo, slots)
+    return claimed
 
 
 def _take(
-    repo: Repository, queued: Stored[Record], record: Record, holder: Holder
+    repo: Repository, queued: Stored[Record], record: Record, holder: Holder, slots: Slots
 ) -> Claimed | None:
     version = _pass_gate(repo, record)
     if version is None or not _make_final(repo, record, holder):
+        return None
+    if not confirm(repo, slots):
+        _give_epoch_back(repo, record, holder)
         return None
     return _take_from_queue(repo, queued, Claimed(record, version))
 
@@ -204,6 +223,20 @@ def _make_final(repo: Repository, record: Record, holder: Holder) -> bool:
     if taken.intent is not None:
         finish_intent(repo, taken)
     return False
+
+
+def _give_epoch_back(repo: Repository, record: Record, holder: Holder) -> None:
+    """Untouched: we were so slow that one of its places under a limit was freed for others."""
+    detail = "its place under a limit was given to others before it had begun"
+    ending = Ending(
+        verdict=Verdict.LOST,
+        reason=Reason.HOST_UNABLE,
+        detail=detail,
+        ended_at=repo.now(),
+        by=holder.consumer,
+    )
+    give_verdict(repo, as_queued_last(repo, record), ending)
+    settle(repo, record.id, record.epoch)
 
 
 def _take_from_queue(repo: Repository, queued: Stored[Record], claimed: Claimed) -> Claimed:

@@ -28,6 +28,7 @@ from stado.jobs.dependents import announce_dependents, look_for_ends, tell_depen
 from stado.jobs.notices import announce_rest
 from stado.jobs.pipelines import launch_following
 from stado.jobs.policy_seals import seal_policy
+from stado.jobs.quotas import release_slots
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.usage import note_use
 from stado.storage.port import Version
@@ -131,6 +132,7 @@ def settle_own(repo: Repository, cell: EndCell, running_version: Version) -> Non
         settle(repo, final.id, cell.record.epoch)
         return
     note_use(repo, cell)
+    release_slots(repo, cell)
     _come_to_rest(repo, final)
     try:
         repo.store.delete(keys.record(State.RUNNING, final.id), running_version)
@@ -149,6 +151,7 @@ def settle(repo: Repository, job_id: str, epoch: int) -> EndCell | None:
     if cell is None:
         return None
     note_use(repo, cell)
+    release_slots(repo, cell)
     if cell.ending.verdict.state in (None, State.PAUSED) and _end_as_asked(repo, cell):
         _clean_up(repo, cell)
         return cell

@@ -44,6 +44,7 @@ class GateName(StrEnum):
     JOBS = "jobs"
     TIME = "time"
     PLACE = "place"
+    QUOTA = "quota"
     WORKERS = "workers"
     IMAGE = "image"
     HOST = "host"

@@ -15,6 +15,7 @@ from stado.errors import StadoError
 from stado.jobs.departures import AgentReport, forget_departed
 from stado.jobs.leadership import CoordinatorWatch
 from stado.jobs.queue_index import Repair
+from stado.jobs.quotas import SlotSweep
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.rest_walk import RestWalk
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 _TICKS_PER_WALK = 20
 """What the walk looks for happens to few jobs in years, and each turn costs some listings."""
+
+_TICKS_PER_SLOT_SWEEP = 8
+"""About a lease: no place is free for the sweep before."""
 
 _AGENT_TURN_SECONDS = 1.0
 """Of a pass that mends, in an agent: it hands over no job meanwhile, and hears no supervisor."""
@@ -43,6 +47,7 @@ class Passes:
         self._repair = Repair(repo, by=by, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._walk = RestWalk(repo, once=once)
+        self._slots = SlotSweep(repo)
         self._ticks = 0
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []
@@ -63,6 +68,8 @@ class Passes:
         }
         if self._ticks % _TICKS_PER_WALK == 0:
             passes["walk"] = self._walk_at_rest
+        if self._ticks % _TICKS_PER_SLOT_SWEEP == 0:
+            passes["slots"] = self._free_slots
         self._ticks += 1
         return {name: _run(name, work) for name, work in passes.items()}
 
@@ -97,6 +104,10 @@ class Passes:
     def _walk_at_rest(self) -> None:
         for job_id in self._walk.turn():
             log.info("event=stale_record_removed job=%s", job_id)
+
+    def _free_slots(self) -> None:
+        for key in self._slots.turn():
+            log.info("event=slot_freed key=%s", key)
 
     def _forget_departed(self) -> None:
         """By what the reaper has just seen: a job's record is looked at before its agent's."""

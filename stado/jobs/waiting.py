@@ -31,6 +31,7 @@ from stado.jobs.fitting import (
     worker_gates,
 )
 from stado.jobs.health import AgentSight, Fleet
+from stado.jobs.limit_sight import LimitSight
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
 
@@ -55,9 +56,12 @@ class Explanation:
     """None when the job has no place in the order (its gate says so)."""
 
 
-def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
-    """Of a queued job with this spec; with its id, jobs that wait before it are seen, too. Two
-    listings and a read an agent."""
+def why_queued(
+    repo: Repository, spec: Spec, job_id: str | None = None, *, user: str | None = None
+) -> Wait:
+    """Of a queued job with this spec; with its id, jobs that wait before it are seen, too; with who
+    submitted it, the limit of that user. Two listings and a read an agent, a read of the settings,
+    and a listing for each limit that the job falls under."""
     page = read_page(repo)
     if page.paused:
         return PAUSED
@@ -72,7 +76,7 @@ def why_queued(repo: Repository, spec: Spec, job_id: str | None = None) -> Wait:
         return _DOOMED
     gates = [
         *_time_gate(entry.due_ms if entry is not None else None, now_ms, spec),
-        *_needs_gates(demand, hosts, now_ms, len(fleet.unreadable)),
+        *_needs_gates(demand, hosts, now_ms, len(fleet.unreadable), LimitSight(repo), user),
     ]
     ahead = _startable_ahead(page, entry.name, hosts, now_ms) if entry is not None else None
     return _first_closed(gates, hosts, ahead)
@@ -86,24 +90,38 @@ def why_not_let_in(demand: Demand, seen: Sequence[AgentSight], now_ms: int, *, u
 
 
 def waits_of(
-    records: Iterable[Record], seen: Sequence[AgentSight], now_ms: int, *, paused: bool, unread: int
+    records: Iterable[Record],
+    seen: Sequence[AgentSight],
+    now_ms: int,
+    *,
+    paused: bool,
+    unread: int,
+    limits: LimitSight,
 ) -> dict[str, Wait]:
-    """What keeps each of these queued jobs from starting, by what is known: their records, and the
-    reports of agents. `paused`: the queue is."""
+    """What keeps each of these queued jobs from starting, by what is known: their records, the
+    reports of agents, and the limits that they fall under (a read, and a listing a limit).
+    `paused`: the queue is."""
     return {
-        record.id: PAUSED if paused else _wait_of(record, seen, now_ms, unread)
+        record.id: PAUSED if paused else _wait_of(record, seen, now_ms, unread, limits)
         for record in records
     }
 
 
-def _wait_of(record: Record, seen: Sequence[AgentSight], now_ms: int, unread: int) -> Wait:
+def _wait_of(
+    record: Record, seen: Sequence[AgentSight], now_ms: int, unread: int, limits: LimitSight
+) -> Wait:
     if record.doomed_by is not None:
         return _doom(record.doomed_by)
     if record.awaits:
         return _wait_for_jobs(record.awaits)
-    gates = _time_gate(record.due_ms, now_ms, record.spec)
-    closed = next((gate.wait for gate in gates if gate.wait), None)
-    return closed or why_not_let_in(_demand_of(record), seen, now_ms, unread=unread)
+    timed = _time_gate(record.due_ms, now_ms, record.spec)
+    closed = next((gate.wait for gate in timed if gate.wait), None)
+    if closed is not None:
+        return closed
+    demand = _demand_of(record)
+    hosts = views(demand.needs, seen)
+    gates = _needs_gates(demand, hosts, now_ms, unread, limits, record.submitter)
+    return _first_closed(gates, hosts, None)
 
 
 def _demand_of(record: Record) -> Demand:
@@ -111,7 +129,8 @@ def _demand_of(record: Record) -> Demand:
 
 
 def explain(repo: Repository, record: Record) -> Explanation:
-    """Of a queued job. Two listings (a thousand names of the queue) and a read an agent."""
+    """Of a queued job. Two listings (a thousand names of the queue) and a read an agent, a read of
+    the settings, and a listing for each limit that the job falls under."""
     demand = _demand_of(record)
     page = read_page(repo)
     fleet = Fleet(repo)
@@ -124,7 +143,8 @@ def explain(repo: Repository, record: Record) -> Explanation:
     deadline, *rest = _needs_gates(demand, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms, record.spec)]
-    gates = [_queue_gate(page.paused), deadline, *place, *others, *rest]
+    limits = list(LimitSight(repo).gates(record.spec, record.submitter))
+    gates = [_queue_gate(page.paused), deadline, *place, *others, *limits, *rest]
     startable = _startable_ahead(page, entry_name(record), hosts, now_ms)
     return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead)
 
@@ -279,9 +299,22 @@ def _time_gate(due_ms: int | None, now_ms: int, spec: Spec) -> Iterator[Gate]:
     yield Gate(GateName.TIME, text, wait)
 
 
-def _needs_gates(demand: Demand, hosts: Sequence[HostView], now_ms: int, unread: int) -> list[Gate]:
-    """The deadline's gate, then those of the workers up to the first that is closed."""
+def _needs_gates(
+    demand: Demand,
+    hosts: Sequence[HostView],
+    now_ms: int,
+    unread: int,
+    limits: LimitSight | None = None,
+    user: str | None = None,
+) -> list[Gate]:
+    """The deadline's gate, that of a limit that is full, then those of the workers up to the first
+    that is closed."""
     gates = [_deadline_gate(demand.needs, now_ms)]
+    full = None
+    if limits is not None and demand.spec is not None:
+        full = limits.wait_of(demand.spec, user)
+    if full is not None:
+        gates.append(Gate(GateName.QUOTA, full.text, full))
     for gate in worker_gates(demand, hosts, unread):
         gates.append(gate)
         if gate.wait is not None:

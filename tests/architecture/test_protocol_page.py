@@ -54,6 +54,9 @@ _SAMPLES = {
     "digest": "0123abcd" * 8,
     "day": "2026-03-29",
     "use": "a-use",
+    "scope": "user.ada",
+    "slot:6": "000003",
+    "held": "user.ada~000003",
 }
 """What stands for each placeholder of a key."""
 
@@ -67,6 +70,9 @@ _ARGUMENTS: Mapping[str, Any] = {
     "part": 2,
     "name": "a-name",
     "version": 3,
+    "scope": "user.ada",
+    "number": 3,
+    "slot_name": "user.ada~000003",
     "token": _SAMPLES["token"],
     "run_id": _SAMPLES["run"],
     "user": _SAMPLES["user"],

@@ -97,6 +97,7 @@ CASES: tuple[tuple[str, int, str], ...] = (
     ("status", 0, "status --json"),
     ("status-of-a-job", 0, "status running --json"),
     ("status-of-a-batch", 0, "status batch --json"),
+    ("quota", 0, "quota --json"),
     ("usage", 0, "usage --json"),
     ("usage-org", 0, "usage --org --json"),
     ("usage-by-pipeline", 0, "usage --by pipeline --since 7d --json"),

@@ -13,7 +13,7 @@ from tests.cli.conftest import PYTHON_PATH, Program, World
 COMMANDS = (
     *("init", "submit", "status", "logs", "results", "cancel", "up", "doctor", "version"),
     *("hosts show", "hosts cordon", "hosts drain", "hosts uncordon", "hosts release"),
-    *("hosts label", "hosts rm", "usage", "job why", "view"),
+    *("hosts label", "hosts rm", "usage", "quota", "job why", "view"),
     *("job show", "job watch", "job logs", "job rerun", "queue pause", "queue resume"),
     *("config list", "config get"),
 )

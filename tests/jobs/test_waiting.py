@@ -17,6 +17,7 @@ from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import pause, pause_queue
 from stado.jobs.fitting import GateName, Wait, causes_text
 from stado.jobs.health import AgentState, Fleet, agents
+from stado.jobs.limit_sight import LimitSight
 from stado.jobs.waiting import Ahead, Explanation, explain, hopeless, waits_of, why_queued
 from stado.storage.observe import CountingStore
 from tests.jobs.world import TICK, World
@@ -303,7 +304,9 @@ def test_a_job_without_a_place_in_the_order_is_told_so(world: World) -> None:
     assert explanation.wait.code == "place_missing"
 
 
-def test_an_explanation_costs_two_listings_and_a_read_an_agent(world: World) -> None:
+def test_an_explanation_costs_two_listings_a_read_an_agent_and_one_of_the_settings(
+    world: World,
+) -> None:
     for name in ("one", "two"):
         _agent(world, name)
     job = world.submit()
@@ -311,7 +314,7 @@ def test_an_explanation_costs_two_listings_and_a_read_an_agent(world: World) -> 
     before = store.snapshot()
     explain(world.repo_over(store), world.record(State.QUEUED, job))
     made = store.since(before)
-    assert (made.lists, made.reads, made.writes) == (2, 2, 0)
+    assert (made.lists, made.reads, made.writes) == (2, 2 + 1, 0)
 
 
 def test_a_job_with_an_image_is_told_when_no_worker_has_an_engine(world: World) -> None:
@@ -400,7 +403,8 @@ def test_jobs_that_no_worker_can_start_stand_before_nobody(world: World) -> None
 
 def _waits(world: World, record: Record) -> dict[str, Wait]:
     seen = agents(world.repo)
-    return waits_of([record], seen, world.repo.now_ms(), paused=False, unread=0)
+    limits = LimitSight(world.repo)
+    return waits_of([record], seen, world.repo.now_ms(), paused=False, unread=0, limits=limits)
 
 
 # What a job asks of its host

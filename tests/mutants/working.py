@@ -9,6 +9,7 @@ from stado.core.states import State, Verdict
 from stado.jobs.claim import Claimed
 from stado.jobs.endings import project
 from stado.jobs.finding import find_job
+from stado.jobs.quotas import Slots
 from stado.jobs.repository import Repository
 from stado_agent import job_run
 from stado_agent.aftermath import Aftermath, _Death
@@ -26,7 +27,7 @@ _write_late = JobRun._write_late
 _end_as_lost = Aftermath._end_as_lost
 
 
-def adopt_by_force(repo: Repository, record: Record, holder: Holder) -> Claimed:
+def adopt_by_force(repo: Repository, record: Record, holder: Holder, _slots: Slots) -> Claimed:
     running = moves.claimed(record, holder)
     key = keys.record(State.RUNNING, record.id)
     return Claimed(running, repo.store.put(key, running.encode()))

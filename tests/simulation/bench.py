@@ -96,7 +96,7 @@ class Bench:
         assert entry is not None
         host = process.host.name
         claimant = Claimant(consumer=f"agent@{host}", incarnation="one", host=host)
-        claimed = self.by(process, lambda: claim(self.repo, entry, claimant))
+        claimed = self.by(process, lambda: claim(self.repo, entry, claimant, self.world.settings))
         assert claimed is not None
         return claimed.record
 

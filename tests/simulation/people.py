@@ -32,7 +32,7 @@ from stado.jobs.status import states_of
 from stado.jobs.submit import submit
 from stado.jobs.yielding import ask_to_yield
 from tests.simulation.commands import VERIFY
-from tests.simulation.plan import draw_limits, draw_rules, draw_script
+from tests.simulation.plan import GROUP, draw_limits, draw_rules, draw_script
 from tests.simulation.process import SimHost, consumer_on
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class Person:
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
             after=self._draw_after(),
+            group=GROUP if dice.random() < 0.3 else None,
             notify=draw_rules(self._kernel, world.plan),
             **self._draw_yields(),
             **self._draw_steps(),

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from stado.core.settings import DeploymentSettings, GroupSettings, Limits, Quotas
 from stado.storage.port import LIST_LIMIT_MAX
 from tests.simulation.commands import Script
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Ways
 from tests.simulation.weather import Rates
+
+GROUP = "licences"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class Plan:
 
     runtime_limit_seconds: int | None = None
     """Of the deployment."""
+
+    running_jobs: int | None = None
+    running_jobs_per_user: int | None = None
+    group_limit: int | None = None
+    """Of the deployment: how many jobs may run at a time, in all, of a user, of the group that some
+    submissions state."""
 
     limited: float = 0.0
     """The share of submissions that state limits of time, or runs."""
@@ -93,8 +102,22 @@ class Plan:
             limited=dice.choice((0.0, 0.3, 0.6)),
             chained=dice.choice((0.0, 0.0, 0.2, 0.4)),
             told=dice.choice((0.0, 0.0, 0.5)),
+            running_jobs=dice.choice((None, None, None, 1, 2)),
+            running_jobs_per_user=dice.choice((None, None, None, 1)),
+            group_limit=dice.choice((None, None, 1)),
         )
         return plan.with_outages(kernel) if dice.random() < 0.2 else plan
+
+    @property
+    def settings(self) -> DeploymentSettings:
+        limit = self.group_limit
+        return DeploymentSettings(
+            limits=Limits(runtime_seconds=self.runtime_limit_seconds),
+            quotas=Quotas(
+                running_jobs=self.running_jobs, running_jobs_per_user=self.running_jobs_per_user
+            ),
+            groups=GroupSettings(limits=None if limit is None else {GROUP: limit}),
+        )
 
     def with_outages(self, kernel: Kernel) -> Plan:
         """Few hosts, which live, and are declared dead now and then: what they run is adopted when

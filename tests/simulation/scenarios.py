@@ -250,3 +250,16 @@ def _tell(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=60.0)], notify=rules)
     stage.when(lambda: bool(stage.started), lambda: stage.pause("bob", "run"))
     stage.when(lambda: stage.has_job_in(State.PAUSED), lambda: stage.cancel("bob", "run"))
+
+
+@scenario(
+    "limit",
+    requests_min=40,
+    ends=(State.COMPLETED, State.COMPLETED),
+    starts=2,
+    plan=replace(PLAN, running_jobs=1),
+)
+def _limit(stage: Stage) -> None:
+    """Two hosts have room for a job each, and one job may run."""
+    stage.submit("ann", "run", [Script(seconds=1.2)])
+    stage.submit("bob", "other", [Script(seconds=1.2)])

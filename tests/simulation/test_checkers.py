@@ -29,6 +29,7 @@ from stado.core.records import (
     Ran,
     Record,
 )
+from stado.core.settings import DeploymentSettings, Quotas
 from stado.core.spec import After, Step
 from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.core.usage import use_key, use_of
@@ -39,6 +40,7 @@ from stado.jobs.endings import ask, open_epoch, project
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
+from stado.jobs.quotas import find_token
 from stado.storage.observe import Operation
 from tests.simulation.bench import LEASE, Bench, changed, made_bench
 from tests.simulation.checkers import CHECKERS
@@ -49,6 +51,7 @@ from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
+from tests.simulation.checkers.quotas import QuotasChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
@@ -1091,3 +1094,73 @@ def test_an_end_that_was_none_is_told(make_bench: MakeBench) -> None:
     released = changed(child, met=[end], nonce="elsewise")
     bench.write(bench.worker, released.own_key(), released)
     assert "which did not end so" in bench.violation
+
+
+# --- limits -----------------------------------------------------------------------------
+
+ONE = DeploymentSettings(quotas=Quotas(running_jobs=1))
+PLACE = keys.slot("all", 0)
+
+
+def _limited(make_bench: MakeBench) -> tuple[Bench, Record]:
+    bench = make_bench(QuotasChecker)
+    bench.world.settings = ONE
+    record = bench.claim(bench.submit())
+    bench.start(record)
+    return bench, record
+
+
+def test_a_job_in_its_place_breaks_no_rule(make_bench: MakeBench) -> None:
+    bench, record = _limited(make_bench)
+    bench.end(record, bench.ending(Verdict.COMPLETED, 0))
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert bench.violation == ""
+
+
+def test_a_place_that_is_freed_while_its_epoch_lives(make_bench: MakeBench) -> None:
+    bench, _ = _limited(make_bench)
+    bench.delete(bench.judge, PLACE)
+    assert "was freed, and epoch 1 of" in bench.violation
+
+
+def test_a_place_that_is_taken_from_another(make_bench: MakeBench) -> None:
+    bench, record = _limited(make_bench)
+    found = find_token(bench.repo, PLACE)
+    assert found is not None
+    bench.write(bench.stranger, PLACE, found.value.evolve(epoch=2))
+    assert f"was taken from {record.id}" in bench.violation
+
+
+def test_a_place_that_is_confirmed_before_the_claim(make_bench: MakeBench) -> None:
+    bench, _ = _limited(make_bench)
+    found = find_token(bench.repo, PLACE)
+    assert found is not None
+    other = found.value.evolve(slot=1, token="another")
+    bench.write(bench.stranger, other.own_key(), other)
+    assert "was confirmed without a claim" in bench.violation
+
+
+def test_one_job_more_than_may(make_bench: MakeBench) -> None:
+    bench = make_bench(QuotasChecker)
+    first = bench.claim(bench.submit())
+    bench.start(first)
+    bench.world.settings = ONE
+    second = bench.claim(bench.submit(run_id="other"), bench.stranger)
+    bench.start(second, by=bench.stranger)
+    assert "run, and 1 may of all" in bench.violation
+
+
+def test_a_command_that_starts_without_a_place(make_bench: MakeBench) -> None:
+    bench = make_bench(QuotasChecker)
+    record = bench.claim(bench.submit())
+    bench.world.settings = ONE
+    bench.start(record)
+    assert "started without a place of all" in bench.violation
+
+
+def test_a_place_that_is_left(make_bench: MakeBench) -> None:
+    bench, record = _limited(make_bench)
+    bench.end(record, bench.ending(Verdict.COMPLETED, 0))
+    bench.look_at_the_end()
+    assert f"{PLACE} is still taken" in bench.violation

@@ -29,7 +29,7 @@ from stado.core.records import (
     Record,
     RunRecord,
 )
-from stado.core.settings import DeploymentSettings, Limits
+from stado.core.settings import DeploymentSettings
 from stado.core.spec import Request
 from stado.core.states import Opening, State
 from stado.errors import NotFound
@@ -139,9 +139,9 @@ class World:
             cancel_grace_seconds=plan.grace,
             by="operator",
         )
-        if plan.runtime_limit_seconds is not None:
-            limits = Limits(runtime_seconds=plan.runtime_limit_seconds)
-            self.store.create(keys.SETTINGS, DeploymentSettings(limits=limits).encode())
+        self.settings = plan.settings
+        if self.settings != DeploymentSettings():
+            self.store.create(keys.SETTINGS, self.settings.encode())
 
     def _make_hosts(self) -> None:
         self.hosts = [
@@ -394,6 +394,9 @@ class World:
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
             if not run.complete:
                 yield f"{entry.key} is not complete"
+        for entry in walk(self.store, keys.QUOTA):
+            if entry.size:
+                yield f"{entry.key} is taken"
         if self.has_channels:
             yield from (f"{one.key} was not sent" for one in walk(self.store, keys.NOTICES))
 

@@ -11,6 +11,7 @@ from tests.simulation.checkers.messages import MessagesChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
 from tests.simulation.checkers.priorities import PrioritiesChecker
+from tests.simulation.checkers.quotas import QuotasChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.retries import RetriesChecker
 from tests.simulation.checkers.seals import SealsChecker
@@ -36,5 +37,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     PrioritiesChecker,
     MessagesChecker,
     YieldsChecker,
+    QuotasChecker,
     RestChecker,
 )

@@ -1,0 +1,63 @@
+"""`stado quota`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stado.cli.context import json_option, opened_repository
+from stado.target import Target, target_options
+
+if TYPE_CHECKING:
+    from stado.jobs.limit_sight import Limit
+
+
+@click.command()
+@json_option
+@target_options
+def quota(*, as_json: bool, target: Target) -> None:
+    """Show how many jobs may run under each limit of the deployment, and which ones do.
+
+    `stado settings set` changes limits: quotas.running_jobs, quotas.running_jobs_per_user,
+    groups.limits.
+    """
+    from stado.cli import render
+    from stado.cli.tables import Column
+    from stado.jobs.limit_sight import look_at_limits
+
+    with opened_repository(target) as repo:
+        limits = look_at_limits(repo)
+    if as_json:
+        render.print_json({"limits": [_fields(one) for one in limits]})
+    elif not limits:
+        render.tell("no limit is set, and no place is taken")
+    else:
+        columns = [Column("LIMIT"), Column("RUN", right=True), Column("MAY", right=True)]
+        render.print_table([*columns, Column("JOBS")], [_cells(one) for one in limits])
+
+
+def _cells(limit: Limit) -> list[str]:
+    may = "-" if limit.limit is None else f"{limit.limit:,}"
+    jobs = [token.job_id for token in limit.held] + [f"and {limit.more:,} more"] * bool(limit.more)
+    return [limit.name, f"{limit.taken:,}", may, ", ".join(jobs)]
+
+
+def _fields(limit: Limit) -> dict[str, Any]:
+    from stado.cli.render import instant_text
+
+    return {
+        "name": limit.name,
+        "limit": limit.limit,
+        "taken": limit.taken,
+        "held": [
+            {
+                "job_id": token.job_id,
+                "epoch": token.epoch,
+                "consumer": token.by,
+                "since": instant_text(token.at),
+                "confirmed": token.confirmed,
+            }
+            for token in limit.held
+        ],
+    }

@@ -1,0 +1,214 @@
+"""Limits that a deployment shares, as people see them: whether a job waits for one, and who has
+the places under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stado.core import keys
+from stado.core.quotas import Scope, ScopeKind, free_slots, scopes_of
+from stado.core.records import SlotToken
+from stado.core.settings import DeploymentSettings
+from stado.core.spec import Spec
+from stado.errors import Unreadable
+from stado.jobs.fitting import Gate, GateName, Wait, listed
+from stado.jobs.quotas import find_token, slots_in
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository
+from stado.jobs.settings import read_settings
+from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
+
+WAITING_QUOTA = "waiting_quota"
+ORG_LIMIT = "org_running_limit_reached"
+
+_HOLDERS_NAMED = 4
+"""That are read to be named; a sentence names three."""
+
+_SCOPES_MAX = 50
+"""Limits of which one look lists the places."""
+
+_PAGES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How many of a limit's places are taken."""
+
+    scope: Scope
+    taken: int
+    full: bool
+    entries: tuple[Entry, ...] = ()
+
+
+class LimitSight:
+    """One look: the settings are read once, and the places of each limit are listed once."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._settings: DeploymentSettings | None = None
+        self._uses: dict[Scope, Use] = {}
+
+    @property
+    def settings(self) -> DeploymentSettings:
+        """Those of a new deployment where they cannot be read: agents tell of that."""
+        if self._settings is None:
+            try:
+                self._settings = read_settings(self._repo)
+            except Unreadable as error:
+                self._repo.tell_unreadable(error)
+                self._settings = DeploymentSettings()
+        return self._settings
+
+    def wait_of(self, spec: Spec, user: str | None) -> Wait | None:
+        """What keeps such a job of this user in the queue; None: no limit does. `user` None: not
+        known."""
+        for use in self._all_uses(spec, user):
+            if use.full:
+                return _wait(use, [])
+        return None
+
+    def gates(self, spec: Spec, user: str) -> Iterator[Gate]:
+        """Of a job that falls under a limit. Who has the places of a full one is read, up to
+        four."""
+        uses = list(self._all_uses(spec, user))
+        full = next((use for use in uses if use.full), None)
+        if full is not None:
+            wait = _wait(full, self._holders(full))
+            yield Gate(GateName.QUOTA, wait.text, wait)
+        elif uses:
+            taken = listed([f"{use.taken} of {use.scope.limit} {_of(use.scope)}" for use in uses])
+            yield Gate(GateName.QUOTA, f"running under its limits: {taken}")
+
+    def _all_uses(self, spec: Spec, user: str | None) -> Iterator[Use]:
+        for scope in scopes_of(spec, user=user, settings=self.settings):
+            if scope not in self._uses and len(self._uses) < _SCOPES_MAX:
+                self._uses[scope] = self._look(scope)
+            if scope in self._uses:
+                yield self._uses[scope]
+
+    def _look(self, scope: Scope) -> Use:
+        found = slots_in(self._repo, keys.slots_of(scope.name))
+        held = {number: entry for number, entry in found.items() if entry.size}
+        full = not free_slots(held.keys(), scope.limit)
+        return Use(scope, len(held), full, tuple(held[number] for number in sorted(held)))
+
+    def _holders(self, use: Use) -> list[str]:
+        tokens = read_tokens(self._repo, use.entries[:_HOLDERS_NAMED])
+        named = [f"job {token.job_id}" for token in tokens]
+        return named + ["others"] * (use.taken > len(named))
+
+
+def read_tokens(repo: Repository, entries: tuple[Entry, ...]) -> list[SlotToken]:
+    """Of places that are taken; those that are free by now, or cannot be read, are left out."""
+
+    def read(entry: Entry) -> SlotToken | None:
+        try:
+            found = find_token(repo, entry.key)
+        except Unreadable as error:
+            repo.tell_unreadable(error)
+            return None
+        return None if found is None else found.value
+
+    found = repo.tasks.map(read, list(entries), limit=PARALLEL_REQUESTS)
+    return [token for token in found if token is not None]
+
+
+def _wait(use: Use, holders: list[str]) -> Wait:
+    scope = use.scope
+    if scope.limit == 0:
+        text = f"the deployment lets none {_of(scope)} start"
+    else:
+        text = f"as many jobs {_of(scope)} run as may at a time ({scope.limit:,})"
+    by = f": {listed(holders)}" if holders else ""
+    return Wait(
+        ORG_LIMIT if scope.kind is ScopeKind.ALL else WAITING_QUOTA,
+        f"{text}{by}",
+        f"`stado settings set {_SETTING[scope.kind]}` allows more" if scope.limit == 0 else None,
+        f"when one of them has ended: {text}" if scope.limit else f"when it may: {text}",
+    )
+
+
+_SETTING = {
+    ScopeKind.ALL: "quotas.running_jobs",
+    ScopeKind.USER: "quotas.running_jobs_per_user",
+    ScopeKind.GROUP: "groups.limits",
+}
+
+
+def _of(scope: Scope) -> str:
+    if scope.kind is ScopeKind.ALL:
+        return "of the deployment"
+    return f"of {'group ' if scope.kind is ScopeKind.GROUP else ''}{scope.subject}"
+
+
+# --- who has what -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One of the deployment's, and who has its places. `limit` None: it has none any more, and
+    these are of before."""
+
+    name: str
+    limit: int | None
+    held: list[SlotToken] = field(default_factory=list)
+    more: int = 0
+    """Places that are taken and were not read."""
+
+    @property
+    def taken(self) -> int:
+        return len(self.held) + self.more
+
+
+_READ_MAX = 1000
+
+
+def look_at_limits(repo: Repository) -> list[Limit]:
+    """All limits that are set, and those that still have places taken. A read, a listing a thousand
+    places, and a read for each that is taken, up to a thousand."""
+    settings = read_settings(repo)
+    taken = _taken(repo)
+    entries = [entry for of_one in taken.values() for entry in of_one]
+    tokens: dict[str, list[SlotToken]] = {}
+    for token in read_tokens(repo, tuple(entries[:_READ_MAX])):
+        tokens.setdefault(keys.component(token.scope), []).append(token)
+    names = {keys.component(name): name for name in _limits_set(settings)}
+    names |= {part: of_one[0].scope for part, of_one in tokens.items()}
+    names = {**{part: part for part in taken}, **names}
+    return [
+        Limit(
+            name=name,
+            limit=_limit_of(settings, name),
+            held=tokens.get(part, []),
+            more=max(0, len(taken.get(part, [])) - len(tokens.get(part, []))),
+        )
+        for part, name in sorted(names.items(), key=lambda one: one[1])
+    ]
+
+
+def _taken(repo: Repository) -> dict[str, list[Entry]]:
+    """By the component of the scope's name."""
+    found: dict[str, list[Entry]] = {}
+    for number, entry in enumerate(walk(repo.store, keys.QUOTA)):
+        parsed = keys.parse_slot(entry.key)
+        if parsed is not None and entry.size:
+            found.setdefault(parsed[0], []).append(entry)
+        if number >= _PAGES_MAX * LIST_LIMIT_MAX:
+            break
+    return found
+
+
+def _limits_set(settings: DeploymentSettings) -> list[str]:
+    """Those whose names are known without a job."""
+    names = [f"{ScopeKind.GROUP}.{group}" for group in settings.groups.limits or {}]
+    return names + [ScopeKind.ALL.value] * (settings.quotas.running_jobs is not None)
+
+
+def _limit_of(settings: DeploymentSettings, name: str) -> int | None:
+    kind, _, subject = name.partition(".")
+    if kind == ScopeKind.GROUP:
+        return (settings.groups.limits or {}).get(subject)
+    if kind == ScopeKind.USER:
+        return settings.quotas.running_jobs_per_user
+    return settings.quotas.running_jobs if kind == ScopeKind.ALL else None
