@@ -5,11 +5,13 @@ A page is used for a moment and then read again, so that what is new and urgent 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
 from stado.core import keys
-from stado.core.admission import Offer, admit
+from stado.core.admission import Door, Offer
 from stado.core.order import ReadyEntry
 from stado.jobs.queue_index import LATER, Page, read_page
 from stado.jobs.repository import Repository
@@ -24,6 +26,17 @@ _LATER_SECONDS = 15.0
 
 _PAGES_MAX = 20
 """How deep an agent looks for a job that fits when the head of the queue does not."""
+
+_STALE_SECONDS = 0.25
+"""After a claim that came too late, a page that is older is read anew."""
+
+_CHOICE_MIN = 64.0
+"""Equal jobs that one is drawn from after a claim that came too late."""
+
+_CHOICE_GROWTH = 2.0
+_CHOICE_DECAY = 0.9
+"""Of the number of equal jobs that one is drawn from: with each claim that came too late, and with
+each other. They balance where one of eight or so comes too late."""
 
 _IDLE_FACTOR = 1.5
 _REST_SECONDS = 1.0
@@ -77,7 +90,8 @@ class Supply:
         self._later_read_at = float("-inf")
         self._entries: list[ReadyEntry] = []
         self._over: list[ReadyEntry] = []
-        self._missed_one = False
+        self._choice = 1.0
+        self._is_stale = False
         self._misses = _Misses(repo.clock)
 
     def seconds_to_wait(self) -> float:
@@ -96,9 +110,10 @@ class Supply:
         self._next_poll_at = self._repo.clock.monotonic() + seconds
 
     def missed(self, entry: ReadyEntry | None) -> None:
-        """Another agent was faster: look elsewhere next time, not at the very next job, which
-        all who lost will try. Or it is an entry that nobody can claim."""
-        self._missed_one = True
+        """Another agent was faster: next time one of more is drawn, and not the very next job,
+        which all who lost will try. Or it is an entry that nobody can claim."""
+        self._choice = min(_PAGE_MAX, max(_CHOICE_MIN, self._choice * _CHOICE_GROWTH))
+        self._is_stale = True
         if entry is not None:
             self._misses.note(entry.name)
 
@@ -116,10 +131,11 @@ class Supply:
             resting = self._misses.resting(entry.name)
             return skip(entry) or resting or self._guidance.is_anothers(entry)
 
-        if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
+        age = self._repo.clock.monotonic() - self._read_at
+        if age > (_STALE_SECONDS if self._is_stale else _FRESH_SECONDS):
             self._entries = []
         found = self._take(offer, passed_over)
-        if found is None and not self.seconds_to_wait():
+        if found is None and (self._is_stale or not self.seconds_to_wait()):
             self._poll(offer, passed_over)
             found = self._take(offer, passed_over)
         return found
@@ -140,30 +156,39 @@ class Supply:
 
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()
+        door = Door(offer, now_ms=now_ms)
         fitting = (
-            entry for entry in self._entries if not skip(entry) and _may_start(entry, offer, now_ms)
+            entry for entry in self._entries if _may_start(entry, door, now_ms) and not skip(entry)
         )
         found = next(fitting, None)
         if found is None:
             return None
-        if self._missed_one:
-            self._missed_one = False
-            rank = self._guidance.order()
-            place = rank(found)[:2]
-            equals = [found, *(one for one in fitting if rank(one)[:2] == place)]
-            found = equals[int(self._repo.entropy.uniform(0, len(equals) - 0.001))]
+        if self._choice > 1:
+            found = self._drawn_from(found, fitting)
+        self._choice = max(1.0, self._choice * _CHOICE_DECAY)
         self._entries.remove(found)
         return found
 
+    def _drawn_from(self, first: ReadyEntry, others: Iterator[ReadyEntry]) -> ReadyEntry:
+        """One of those that are as urgent as the first: many agents do not want the same."""
+        rank = self._guidance.order()
+        place = rank(first)[:2]
+        equal = takewhile(lambda one: rank(one)[:2] == place, others)
+        equals = [first, *islice(equal, math.ceil(self._choice) - 1)]
+        return equals[int(self._repo.entropy.uniform(0, len(equals) - 0.001))]
+
     def _poll(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> None:
         """Reads the head of the queue, and on while nothing in it fits."""
-        limit = min(_PAGE_MAX, max(_PAGE_MIN, 16 * offer.cpu_milli // 1000))
+        wanted = max(16 * offer.cpu_milli // 1000, 2 * int(self._choice))
+        limit = min(_PAGE_MAX, max(_PAGE_MIN, wanted))
+        self._is_stale = False
         page = self._with_own(self._with_later(read_page(self._repo, limit=limit)))
         now_ms = self._repo.now_ms()
+        door = Door(offer, now_ms=now_ms)
 
         def fits(page: Page) -> bool:
             return any(
-                not skip(entry) and _may_start(entry, offer, now_ms) for entry in page.entries
+                _may_start(entry, door, now_ms) and not skip(entry) for entry in page.entries
             )
 
         over: list[ReadyEntry] = []
@@ -208,8 +233,8 @@ class Supply:
         self._next_poll_at = self._repo.clock.monotonic() + self._pause * jitter
 
 
-def _may_start(entry: ReadyEntry, offer: Offer, now_ms: int) -> bool:
-    return entry.is_due(now_ms) and admit(entry.needs, offer, now_ms=now_ms) is None
+def _may_start(entry: ReadyEntry, door: Door, now_ms: int) -> bool:
+    return entry.is_due(now_ms) and door.lets_in(entry.needs)
 
 
 def _is_all_later(page: Page, now_ms: int) -> bool:

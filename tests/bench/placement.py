@@ -37,6 +37,7 @@ from tests.bench.figures import Figure
 _CARD_MIB = 80 * 1024
 _DECISIONS = 7
 _HOSTS = 200
+_RUN_SECONDS = 0.5
 _BUSY = Spec(command="", cpu=1)
 
 
@@ -55,6 +56,10 @@ def _counting(bench: Bench, store: Store | None = None) -> tuple[Repository, Cou
         counted, repo.deployment, clock=repo.clock, entropy=repo.entropy, tasks=repo.tasks
     )
     return own, counted
+
+
+def _supply(repo: Repository, consumer: str) -> Supply:
+    return Supply(repo, Guidance(repo, consumer=consumer, incarnation="1"), poll_seconds=0.2)
 
 
 # --- one agent, a long queue --------------------------------------------------------------
@@ -199,7 +204,7 @@ def _report(repo: Repository, consumer: str, entries: list[ReadyEntry]) -> None:
 
 
 def _sharing(folder: Path, agents: int, jobs: int) -> list[Figure]:
-    """Threads that take jobs as agents do, each with room for one more at all times."""
+    """Threads that take jobs as agents do, one at a time, each of which runs for half a second."""
     with bench_deployment(folder) as bench:
         for priority in (0, 5, 9):
             request = make_request(
@@ -259,3 +264,5 @@ class _Taking:
                 self.claimed += won
                 self.missed += not won
                 self.out_of_order += more_urgent
+            if won:
+                time.sleep(_RUN_SECONDS)
