@@ -19,6 +19,7 @@ from stado.cli.views import (
 from stado.core.records import Record
 from stado.core.states import State
 from stado.jobs.fitting import Gate, causes_text, count_causes
+from stado.jobs.forecast import Forecast
 from stado.jobs.status import Life
 from stado.jobs.waiting import Ahead, Explanation
 
@@ -82,10 +83,20 @@ def _print_wait(record: Record, seen: Explanation, now: datetime) -> None:
         print_field("hosts", causes_text(seen.hosts))
     if seen.ahead is not None:
         print_field("before it", _ahead_text(seen.ahead))
+    if seen.forecast is not None:
+        _print_forecast(seen.forecast)
     since = render.duration(waiting_seconds(record, now))
     print_field("waiting", f"for {since}, at priority {record.priority:,}")
     if record.ending is not None:
         print_field(f"epoch {record.epoch - 1}", record.ending.told)
+
+
+def _print_forecast(known: Forecast) -> None:
+    if known.starts is not None:
+        print_field("room", known.starts)
+    if known.assigned_to is not None:
+        print_field("assigned", f"to {known.assigned_to}, which takes it first")
+    print_field("run time", known.takes)
 
 
 def _print_run(record: Record, life: Life, now: datetime) -> None:
@@ -132,7 +143,7 @@ def explanation_fields(
 
 def _wait_fields(seen: Explanation | None) -> dict[str, Any]:
     if seen is None:
-        none = ("waiting", "gates", "hosts", "before_it")
+        none = ("waiting", "gates", "hosts", "before_it", "forecast")
         return {"wait_reasons": [], **dict.fromkeys(none)}
     closed = [gate.wait.code for gate in seen.gates if gate.wait is not None]
     ahead = seen.ahead
@@ -142,6 +153,16 @@ def _wait_fields(seen: Explanation | None) -> dict[str, Any]:
         "gates": [_gate_fields(gate) for gate in seen.gates],
         "hosts": {"count": len(seen.hosts), "causes": count_causes(seen.hosts)},
         "before_it": None if ahead is None else {"count": ahead.count, "at_least": ahead.at_least},
+        "forecast": None if seen.forecast is None else _forecast_fields(seen.forecast),
+    }
+
+
+def _forecast_fields(known: Forecast) -> dict[str, Any]:
+    return {
+        "run_time": known.takes,
+        "assigned_to": known.assigned_to,
+        "starts_at": render.instant_text(known.starts_at),
+        "starts": known.starts,
     }
 
 

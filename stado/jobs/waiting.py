@@ -30,6 +30,7 @@ from stado.jobs.fitting import (
     views,
     worker_gates,
 )
+from stado.jobs.forecast import Forecast, forecast, with_forecast
 from stado.jobs.health import AgentSight, Fleet
 from stado.jobs.limit_sight import LimitSight
 from stado.jobs.queue_index import Page, read_page
@@ -54,6 +55,8 @@ class Explanation:
     hosts: list[HostView]
     ahead: Ahead | None
     """None when the job has no place in the order (its gate says so)."""
+    forecast: Forecast | None = None
+    """None where nobody will run it."""
 
 
 def why_queued(
@@ -130,7 +133,7 @@ def _demand_of(record: Record) -> Demand:
 
 def explain(repo: Repository, record: Record) -> Explanation:
     """Of a queued job. Two listings (a thousand names of the queue) and a read an agent, a read of
-    the settings, and a listing for each limit that the job falls under."""
+    the settings, a listing for each limit that the job falls under, and what its forecast costs."""
     demand = _demand_of(record)
     page = read_page(repo)
     fleet = Fleet(repo)
@@ -145,8 +148,10 @@ def explain(repo: Repository, record: Record) -> Explanation:
     others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms, record.spec)]
     limits = list(LimitSight(repo).gates(record.spec, record.submitter))
     gates = [_queue_gate(page.paused), deadline, *place, *others, *limits, *rest]
+    known = forecast(repo, record, hosts, gates)
+    gates = with_forecast(gates, known)
     startable = _startable_ahead(page, entry_name(record), hosts, now_ms)
-    return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead)
+    return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead, known)
 
 
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:

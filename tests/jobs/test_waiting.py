@@ -304,7 +304,7 @@ def test_a_job_without_a_place_in_the_order_is_told_so(world: World) -> None:
     assert explanation.wait.code == "place_missing"
 
 
-def test_an_explanation_costs_two_listings_a_read_an_agent_and_one_of_the_settings(
+def test_an_explanation_costs_two_listings_a_read_an_agent_and_some_of_limits_and_forecast(
     world: World,
 ) -> None:
     for name in ("one", "two"):
@@ -314,7 +314,7 @@ def test_an_explanation_costs_two_listings_a_read_an_agent_and_one_of_the_settin
     before = store.snapshot()
     explain(world.repo_over(store), world.record(State.QUEUED, job))
     made = store.since(before)
-    assert (made.lists, made.reads, made.writes) == (2, 2 + 1, 0)
+    assert (made.lists, made.reads, made.writes) == (2, 2 + 1 + 2, 0)
 
 
 def test_a_job_with_an_image_is_told_when_no_worker_has_an_engine(world: World) -> None:

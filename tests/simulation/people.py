@@ -150,6 +150,8 @@ class Person:
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
+            runtime_seconds_estimate=dice.choice((None, None, None, 5, 60)),
+            model=dice.choice((None, None, None, "tiny")),
             after=self._draw_after(),
             group=GROUP if dice.random() < 0.3 else None,
             notify=draw_rules(self._kernel, world.plan),

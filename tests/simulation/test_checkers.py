@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import pytest
 
 from stado.core import keys
+from stado.core.hints import Assignment, Assignments, HostPlan
 from stado.core.moves import ended_as
+from stado.core.order import entry_name
 from stado.core.records import (
     Capacity,
     Checkpoint,
@@ -48,6 +50,7 @@ from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker, Pa
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.hints import AssignmentsChecker
 from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.order import OrderChecker
 from tests.simulation.checkers.policies import PoliciesChecker
@@ -1164,3 +1167,39 @@ def test_a_place_that_is_left(make_bench: MakeBench) -> None:
     bench.end(record, bench.ending(Verdict.COMPLETED, 0))
     bench.look_at_the_end()
     assert f"{PLACE} is still taken" in bench.violation
+
+
+# --- assignments ------------------------------------------------------------------------
+
+
+def assignments(bench: Bench, *names: str, since_ms: int = 7) -> Assignments:
+    jobs = [
+        Assignment(entry=name, since_ms=since_ms, seconds=5, begins_ms=since_ms) for name in names
+    ]
+    plan = HostPlan(consumer="agent@one", incarnation="one", counter=1, jobs=jobs)
+    now = bench.repo.now()
+    return Assignments(counter=since_ms, at=now, expires_at=now, by="c", hosts=[plan])
+
+
+def test_an_assignment_that_begins_anew_while_it_stands(make_bench: MakeBench) -> None:
+    bench = make_bench(AssignmentsChecker)
+    name = entry_name(bench.submit())
+    bench.write(bench.judge, keys.ASSIGNMENTS, assignments(bench, name))
+    assert bench.violation == ""
+    bench.write(bench.judge, keys.ASSIGNMENTS, assignments(bench, name, since_ms=9))
+    assert "was assigned at 7, and now at 9" in bench.violation
+
+
+def test_a_job_that_is_assigned_twice(make_bench: MakeBench) -> None:
+    bench = make_bench(AssignmentsChecker)
+    name = entry_name(bench.submit())
+    bench.write(bench.judge, keys.ASSIGNMENTS, assignments(bench, name, name))
+    assert "it assigns a job twice" in bench.violation
+
+
+def test_an_assignment_of_a_job_that_is_gone(make_bench: MakeBench) -> None:
+    bench = make_bench(AssignmentsChecker)
+    record = bench.submit()
+    bench.delete(bench.judge, record.own_key())
+    bench.write(bench.judge, keys.ASSIGNMENTS, assignments(bench, entry_name(record)))
+    assert "is not queued" in bench.violation

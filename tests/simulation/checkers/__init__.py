@@ -6,6 +6,7 @@ from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker, Pa
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
+from tests.simulation.checkers.hints import AssignmentsChecker
 from tests.simulation.checkers.logs import LogsChecker
 from tests.simulation.checkers.messages import MessagesChecker
 from tests.simulation.checkers.order import OrderChecker
@@ -38,5 +39,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     MessagesChecker,
     YieldsChecker,
     QuotasChecker,
+    AssignmentsChecker,
     RestChecker,
 )
