@@ -95,7 +95,7 @@ def _print_forecast(known: Forecast) -> None:
     if known.starts is not None:
         print_field("room", known.starts)
     if known.assigned_to is not None:
-        print_field("assigned", f"to {known.assigned_to}, which takes it first")
+        print_field("assigned", f"to {known.assigned_to}")
     print_field("run time", known.takes)
 
 

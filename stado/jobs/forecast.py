@@ -22,6 +22,9 @@ from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 RUNNING_READ_MAX = 200
 """Records of jobs that run on hosts without room; beyond them nothing is known."""
 
+_SAME_DAY_MS = 20 * 3_600_000
+"""For so long a time of day is enough to say when."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -79,8 +82,12 @@ def _with_start(
         why = "the run time of what runs there is not known"
         return replace(known, starts=f"nobody can say when a host has room: {why}")
     at_ms, name = min(starts)
+    if at_ms <= now_ms + 1000:
+        late = "what runs there should have ended by now"
+        return replace(known, starts=f"nobody can say when {name} has room: {late}")
     at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    return replace(known, starts_at=at, starts=f"about {at:%H:%M}Z, when {name} has room")
+    day = "" if at_ms - now_ms < _SAME_DAY_MS else f"{at:%Y-%m-%d} "
+    return replace(known, starts_at=at, starts=f"about {day}{at:%H:%M}Z, when {name} has room")
 
 
 def _running_on(repo: Repository, full: Iterable[HostView]) -> list[Record]:

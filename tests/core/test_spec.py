@@ -134,6 +134,7 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
 def test_what_no_host_can_do_is_refused_and_named(
     code: str, changes: dict[str, object], named: str
 ) -> None:
+    """R163: a run time that is not positive among them."""
     assert named in refusal(code, **changes)
 
 

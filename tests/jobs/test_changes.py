@@ -269,6 +269,14 @@ def test_any_job_is_run_again_under_a_new_id_and_stays_as_it_was(
     assert world.record(state, job) == before
 
 
+def test_a_rerun_keeps_the_run_time_that_was_stated(world: World) -> None:
+    """R163"""
+    spec = Spec(command="", runtime_seconds_estimate=7200)
+    again = rerun(world.repo, world.submit(spec=spec), run_id=None, submitter="ada")
+    record = world.record(State.QUEUED, again.base_id)
+    assert record.spec.runtime_seconds_estimate == 7200
+
+
 def test_a_rerun_with_a_run_id_happens_once(world: World) -> None:
     """R207, R130"""
     job = in_state(world, State.FAILED)

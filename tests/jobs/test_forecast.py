@@ -74,6 +74,25 @@ def test_nothing_is_guessed_where_the_run_time_of_what_runs_is_not_known(world: 
     )
 
 
+def test_what_has_run_longer_than_it_should_says_nothing_of_its_end(world: World) -> None:
+    run(world, ALICE, 10)
+    job = world.submit()
+    world.clock.sleep(20)
+    known = forecast(world, job)
+    assert known.starts_at is None
+    assert known.starts == (
+        "nobody can say when alice has room: what runs there should have ended by now"
+    )
+
+
+def test_a_start_on_another_day_is_told_with_its_date(world: World) -> None:
+    claimed = run(world, ALICE, 3 * 86_400)
+    assert claimed.record.holder is not None
+    at = claimed.record.holder.claimed_at + timedelta(days=3)
+    known = forecast(world, world.submit())
+    assert known.starts == f"about {at:%Y-%m-%d %H:%M}Z, when alice has room"
+
+
 def test_a_job_says_to_whom_it_is_assigned_as_long_as_that_counts(world: World) -> None:
     run(world, ALICE, 600)
     job = world.submit(spec=Spec(command="", runtime_seconds_estimate=60))
