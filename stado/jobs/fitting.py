@@ -280,7 +280,9 @@ def _fenced(spec: Spec) -> Wait:
             "submit it with --boot-disk-gb, or with --any-provider",
             until,
         )
-    return Wait("provider_fenced", text, "submit it with --any-provider, or start one", until)
+    unrented = "" if spec.provider == PROVIDER_DEFAULT else "; nothing rents any yet"
+    remedy = "submit it with --any-provider, or start one"
+    return Wait("provider_fenced", f"{text}{unrented}", remedy, until)
 
 
 def _price_gate(needs: Needs, present: Sequence[HostView], cheap: Sequence[HostView]) -> Gate:

@@ -524,3 +524,27 @@ def test_a_job_that_is_to_start_later_says_when(world: World) -> None:
     explanation = _explained(world, later)
     assert _closed(explanation) == ["time"]
     assert explanation.wait.text == f"it is not to start before {at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def test_a_job_that_asks_for_all_of_a_machine_is_told_what_jobs_can_have_of_it(
+    world: World,
+) -> None:
+    """A42: a machine that is sold with 16 GiB has less for jobs, and never fits one that wants
+    16."""
+    _agent(world, memory_total_gb=15.6, memory_free_gb=15.6)
+    text = _explained(world, Spec(command="", memory_gb=16)).wait.text
+    assert "it needs 1 core and 16 GiB" in text
+    assert "the largest memory is 15.6 GiB" in text
+
+
+def test_a_job_without_a_boot_disk_waits_for_a_host_that_is_there(world: World) -> None:
+    """R153, R154, R155: nothing is rented for it, and it runs wherever it fits."""
+    _agent(world)
+    assert _explained(world, Spec(command="")).wait.code == "starting"
+    fenced = Spec(command="", provider="gcp", pin_provider=True)
+    wait = _explained(world, fenced).wait
+    assert wait.code == "boot_disk_not_stated"
+    assert "none is ever rented for it: it states no boot disk" in wait.text
+    wait = _explained(world, fenced.evolve(boot_disk_gb=50)).wait
+    assert wait.code == "provider_fenced"
+    assert "nothing rents any yet" in wait.text
