@@ -134,11 +134,7 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
 def test_what_no_host_can_do_is_refused_and_named(
     code: str, changes: dict[str, object], named: str
 ) -> None:
-<<<<<<< HEAD
-    """R163: a run time that is not positive among them."""
-=======
     """R158, R159, R163: also what a machine that may be rented would have, and a run time."""
->>>>>>> e9ce633 (Show what far stores, boot disks and whole machines do to jobs)
     assert named in refusal(code, **changes)
 
 
