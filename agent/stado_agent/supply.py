@@ -220,7 +220,7 @@ class Supply:
             return page
         behind = page.next_after.removeprefix(keys.READY)
         own = [one for one in self._guidance.own_entries() if one.name > behind]
-        return replace(page, entries=[*page.entries, *own])
+        return replace(page, entries=[*own, *page.entries])
 
     def _plan_next_poll(self, *, found_work: bool) -> None:
         """An idle agent looks less and less often, and never in step with the others."""

@@ -58,6 +58,7 @@ def story_fields(story: Story, wait: Wait | None, again: Retryable) -> dict[str,
         "retryable": retryable_fields(again),
         "wait_reasons": [wait.code] if wait is not None else [],
         "waiting": wait_fields(wait) if wait is not None else None,
+        "run_time": story.run_time,
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
         "checkpoint": _checkpoint_fields(story.checkpoint) if story.checkpoint else None,
         "policy": seal_fields(story.seal) if story.seal else None,
@@ -79,6 +80,8 @@ def story_lines(story: Story, wait: Wait | None, again: Retryable, now: datetime
     yield from _pause_lines(story, now)
     yield from _usage_lines(record, story.life, now)
     yield from _spec_lines(record)
+    if story.run_time is not None:
+        yield _line("run time", story.run_time)
     yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
         yield from _epoch_lines(epoch, record, now)

@@ -79,13 +79,17 @@ class Measuring:
         """Each use, with how many whole pages were read before it. Names of a day sort by the
         end."""
         pages = 0
-        for day in range(from_ms // DAY_MS, (now_ms + _AGAIN_MS) // DAY_MS + 1):
-            after = keys.usage(day_of(day * DAY_MS), f"{from_ms:013d}")
+        for number in range(from_ms // DAY_MS, (now_ms + _AGAIN_MS) // DAY_MS + 1):
+            day = day_of(number * DAY_MS)
+            after = keys.usage(day, f"{from_ms:013d}")
             while True:
-                folder = keys.usage_folder(day_of(day * DAY_MS))
-                listed = self._repo.store.list(folder, start_after=after, limit=LIST_LIMIT_MAX)
+                listed = self._repo.store.list(
+                    keys.usage_folder(day), start_after=after, limit=LIST_LIMIT_MAX
+                )
                 for entry in listed:
-                    yield pages, parse_use(entry.key.rpartition("/")[2])
+                    use = parse_use(entry.key.rpartition("/")[2])
+                    is_of_it = use is not None and day_of(use.ended_ms) == day
+                    yield pages, use if is_of_it else None
                 if len(listed) < LIST_LIMIT_MAX:
                     break
                 after, pages = listed[-1].key, pages + 1

@@ -23,9 +23,11 @@ from stado.core.records import (
     PolicySeal,
     Record,
 )
+from stado.core.runtimes import RunTimes, takes_text
 from stado.core.states import State, Verdict, projection_rank
 from stado.errors import Ambiguous, Denied, NotFound, Unreadable
 from stado.jobs.checkpoints import newest_manifests
+from stado.jobs.estimates import read_estimates
 from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.queue_index import queue_paused
@@ -289,6 +291,8 @@ class Story:
     """What a train job made that has ended."""
     pause: Pause | None = None
     """Of one that is paused."""
+    run_time: str | None = None
+    """A sentence, of one that names a model: how long runs of it took."""
 
 
 def story(repo: Repository, job_id: str) -> Story:
@@ -310,7 +314,15 @@ def story(repo: Repository, job_id: str) -> Story:
         checkpoint=_newest_checkpoint(repo, job_id),
         seal=_seal_of(repo, record),
         pause=pause_of(repo, record),
+        run_time=_run_time_of(repo, record),
     )
+
+
+def _run_time_of(repo: Repository, record: Record) -> str | None:
+    """One read for a job that names a model."""
+    if record.spec.model is None:
+        return None
+    return takes_text(record.spec, RunTimes(read_estimates(repo)))
 
 
 def _newest_checkpoint(repo: Repository, job_id: str) -> Checkpoint | None:

@@ -19,6 +19,7 @@ from stado.core.order import ReadyEntry, entry_key
 from stado.core.records import Capacity, JobReport, Phase, RunRecord
 from stado.core.spec import Request, Spec, make_request
 from stado.core.states import State
+from stado.jobs.assignments import Assigner
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant, claim
 from stado.jobs.life import LifeSigns
@@ -37,6 +38,9 @@ from tests.bench.figures import Figure
 _CARD_MIB = 80 * 1024
 _DECISIONS = 7
 _HOSTS = 200
+_RUN_TIMES = 20
+"""Kinds of jobs that wait, by how long they run."""
+
 _RUN_SECONDS = 0.5
 _BUSY = Spec(command="", cpu=1)
 
@@ -129,8 +133,8 @@ def _run_of(request: Request, repo: Repository, number: int) -> RunRecord:
 
 
 def _ticking(folder: Path, queued: int, running: int) -> list[Figure]:
-    """The second tick, and the same of a fleet with a tenth of the queue: what it costs follows
-    what runs, and not what waits."""
+    """The second tick, assignments included, and the same of a fleet with a tenth of the queue: its
+    price follows what runs, and not what waits."""
     seconds, requests = _tick(folder / "large", queued, running)
     _, fewer = _tick(folder / "small", queued // 10, running)
     title = f"a tick with {queued:,} queued, {running:,} running, {_HOSTS} hosts"
@@ -154,12 +158,18 @@ def _tick(folder: Path, queued: int, running: int) -> tuple[float, Requests]:
             _start(bench.repo, entry, f"host-{number % _HOSTS}")
         for number in range(_HOSTS):
             _report(bench.repo, f"host-{number}", entries[number::_HOSTS])
-        bench.submit(["true"] * queued)
+        for kind in range(_RUN_TIMES):
+            spec = Spec(command="", runtime_seconds_estimate=60 * (kind + 1), priority=kind % 2)
+            request = make_request(["true"] * (queued // _RUN_TIMES), spec, batch=True)
+            submit(bench.repo, run_id=f"kind-{kind}", request=request, submitter="bench")
         repo, counted = _counting(bench)
         passes = Passes(repo, by="bench", turn_seconds=repo.deployment.tick_seconds)
+        assigner = Assigner(repo, by="bench")
         passes.tick()
+        assert assigner.turn().written
         before, began = counted.snapshot(), time.monotonic()
         passes.tick()
+        assigner.turn()
         return time.monotonic() - began, counted.since(before)
 
 
