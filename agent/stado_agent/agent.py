@@ -522,7 +522,6 @@ class Agent:
             if entry is None:
                 break
             in_hand.add(entry.job_id)
-            self._room.claimed(entry.job_id)
             self._full_scopes.note_tried(entry)
             one = self._idle_or_forked()
             place = self._place_for(entry, offer)
@@ -543,9 +542,11 @@ class Agent:
                 return
 
     def _next_entry(self, in_hand: set[str], offer: Offer) -> ReadyEntry | None:
+        kept_from = self._room.kept_from(offer, in_hand)
+
         def is_passed_over(entry: ReadyEntry) -> bool:
             held_up = entry.job_id in in_hand or self._full_scopes.holds_up(entry)
-            return held_up or self._room.keeps_from(entry, offer)
+            return held_up or kept_from(entry)
 
         return self._supply.next_fitting(offer, skip=is_passed_over)
 

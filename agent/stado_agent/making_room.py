@@ -8,10 +8,10 @@ A job waits for a while before anything is kept from others. Of all hosts one ke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from stado.core.admission import Offer, Reservation, admit, cards_to_keep
+from stado.core.admission import Door, Offer, Reservation, admit, cards_to_keep
 from stado.core.order import ReadyEntry
 from stado.core.yields import Running, choose_victims
 from stado.jobs.repository import Repository
@@ -69,13 +69,16 @@ class RoomMaker:
         """The id of the job that room is kept for."""
         return None if self._kept is None else self._kept.entry.job_id
 
-    def keeps_from(self, entry: ReadyEntry, left: Offer) -> bool:
-        """Whether a job is not to be let in, because it would take what is kept for another."""
-        if self._kept is None or entry.rank <= self._kept.entry.rank:
-            return False
-        needs = self._kept.entry.needs
-        kept = Reservation(needs, cards_to_keep(needs, left.cards))
-        return admit(entry.needs, left.less(kept), now_ms=self._repo.now_ms()) is not None
+    def kept_from(self, left: Offer, in_hand: Collection[str]) -> Callable[[ReadyEntry], bool]:
+        """Which jobs are not to be let in, because they would take what is kept for another, unless
+        that is being started here already."""
+        kept = self._kept
+        if kept is None or kept.entry.job_id in in_hand:
+            return lambda _: False
+        needs = kept.entry.needs
+        others = left.less(Reservation(needs, cards_to_keep(needs, left.cards)))
+        door = Door(others, now_ms=self._repo.now_ms())
+        return lambda entry: entry.rank > kept.entry.rank and not door.lets_in(entry.needs)
 
     def turn(self, waiting: Sequence[ReadyEntry], host: HostNow) -> None:
         """`waiting`: the head of the queue in order, as it was seen last, of what is due."""
@@ -85,12 +88,6 @@ class RoomMaker:
             self._begin(waiting, host)
         if self._kept is not None:
             self._make_room(self._kept, host)
-
-    def claimed(self, job_id: str) -> None:
-        """It is being started here, or elsewhere."""
-        self._blocked_since.pop(job_id, None)
-        if self._kept is not None and self._kept.entry.job_id == job_id:
-            self._give_up()
 
     # --- one after another --------------------------------------------------------------
 

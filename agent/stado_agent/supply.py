@@ -88,6 +88,8 @@ class Supply:
         self._next_poll_at = 0.0
         self._read_at = float("-inf")
         self._later_read_at = float("-inf")
+        self._head: list[ReadyEntry] = []
+        self._head_at = float("-inf")
         self._entries: list[ReadyEntry] = []
         self._over: list[ReadyEntry] = []
         self._choice = 1.0
@@ -142,17 +144,19 @@ class Supply:
 
     def waiting(self, *, skip: Callable[[ReadyEntry], bool]) -> list[ReadyEntry]:
         """The head of the queue in order, of what is due: a look of its own where the last one is
-        old. Nothing of it is taken."""
-        entries = self._entries
-        if self._repo.clock.monotonic() - self._read_at > _FRESH_SECONDS:
-            page = read_page(self._repo, limit=_PAGE_MIN)
-            entries = [] if page.paused else page.entries
-        now_ms = self._repo.now_ms()
+        older than a beat. Nothing of it is taken."""
+        if self._repo.clock.monotonic() - self._head_at > self._repo.deployment.tick_seconds:
+            self._note_head(read_page(self._repo, limit=_PAGE_MIN))
+        entries, now_ms = self._head, self._repo.now_ms()
         return [
             entry
             for entry in sorted(entries, key=lambda one: one.rank)
             if entry.is_due(now_ms) and not skip(entry) and not self._misses.resting(entry.name)
         ]
+
+    def _note_head(self, page: Page) -> None:
+        self._head = [] if page.paused else page.entries
+        self._head_at = self._repo.clock.monotonic()
 
     def _take(self, offer: Offer, skip: Callable[[ReadyEntry], bool]) -> ReadyEntry | None:
         now_ms = self._repo.now_ms()
@@ -182,7 +186,9 @@ class Supply:
         wanted = max(16 * offer.cpu_milli // 1000, 2 * int(self._choice))
         limit = min(_PAGE_MAX, max(_PAGE_MIN, wanted))
         self._is_stale = False
-        page = self._with_own(self._with_later(read_page(self._repo, limit=limit)))
+        head = read_page(self._repo, limit=limit)
+        self._note_head(head)
+        page = self._with_own(self._with_later(head))
         now_ms = self._repo.now_ms()
         door = Door(offer, now_ms=now_ms)
 

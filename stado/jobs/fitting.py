@@ -70,6 +70,7 @@ class Demand:
 
     needs: Needs
     spec: Spec | None = None
+    job_id: str | None = None
 
 
 class Cause(StrEnum):
@@ -85,6 +86,8 @@ class Cause(StrEnum):
     DRAINING = "draining"
     HINDERED = "hindered"
     FULL = "full"
+    KEPT = "keeps_room"
+    """What is free there is kept for another job, that waited for it in vain."""
     NONE = "has_room"
 
 
@@ -108,12 +111,12 @@ class HostView:
         )
 
 
-def views(needs: Needs, seen: Sequence[AgentSight]) -> list[HostView]:
+def views(needs: Needs, seen: Sequence[AgentSight], *, job_id: str | None = None) -> list[HostView]:
     """What each agent is to a job with these needs."""
-    return [HostView(sight, _cause(needs, sight)) for sight in seen]
+    return [HostView(sight, _cause(needs, sight, job_id)) for sight in seen]
 
 
-def _cause(needs: Needs, sight: AgentSight) -> Cause:
+def _cause(needs: Needs, sight: AgentSight, job_id: str | None) -> Cause:
     """A deadline is a gate of its own."""
     state, capacity = sight.state, sight.capacity
     if state in (AgentState.STOPPED, AgentState.STALE):
@@ -128,8 +131,9 @@ def _cause(needs: Needs, sight: AgentSight) -> Cause:
         return Cause.TOO_DEAR if refusal.code == "over_cost_cap" else Cause.TOO_SMALL
     if state is not AgentState.WORKING:
         return Cause(state.value)
-    fits_now = admit(timeless, offer_left(capacity), now_ms=0) is None
-    return Cause.NONE if fits_now else Cause.FULL
+    if admit(timeless, offer_left(capacity), now_ms=0) is not None:
+        return Cause.FULL
+    return Cause.NONE if capacity.keeps_room_for in (None, job_id) else Cause.KEPT
 
 
 def causes_text(hosts: Sequence[HostView]) -> str:
@@ -168,7 +172,7 @@ def worker_gates(demand: Demand, hosts: Sequence[HostView], unread: int) -> Iter
         present = cheap
     large = [view for view in present if view.cause is not Cause.TOO_SMALL]
     yield _size_gate(needs, present, large)
-    ready = [view for view in large if view.cause in (Cause.FULL, Cause.NONE)]
+    ready = [view for view in large if view.cause in (Cause.FULL, Cause.KEPT, Cause.NONE)]
     yield _ready_gate(hosts, large, ready)
     yield _room_gate(needs, ready)
 
@@ -392,6 +396,8 @@ def _refused_now(needs: Needs, view: HostView) -> tuple[str, str]:
 
 def _busy_text(needs: Needs, view: HostView) -> str:
     capacity, seconds = view.capacity, round(view.sight.age_seconds)
+    if view.cause is Cause.KEPT:
+        return f"{capacity.consumer} keeps its room for job {capacity.keeps_room_for}"
     as_of = f", by its report of {seconds} s ago" if seconds else ""
     left = offer_left(capacity)
     if needs.cpu_milli > left.cpu_milli or needs.memory_mib > left.memory_mib:

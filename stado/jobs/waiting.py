@@ -69,8 +69,8 @@ def why_queued(
     if page.paused:
         return PAUSED
     fleet = Fleet(repo)
-    demand = Demand(needs_of(spec), spec)
-    hosts = views(demand.needs, fleet.look())
+    demand = Demand(needs_of(spec), spec, job_id)
+    hosts = views(demand.needs, fleet.look(), job_id=job_id)
     now_ms = milliseconds(repo.now())
     entry = next((entry for entry in page.entries if entry.job_id == job_id), None)
     if entry is not None and entry.waits:
@@ -88,7 +88,7 @@ def why_queued(
 def why_not_let_in(demand: Demand, seen: Sequence[AgentSight], now_ms: int, *, unread: int) -> Wait:
     """What keeps a job that asks for this from starting while the queue is open. `unread`: reports
     of agents that could not be read."""
-    hosts = views(demand.needs, seen)
+    hosts = views(demand.needs, seen, job_id=demand.job_id)
     return _first_closed(_needs_gates(demand, hosts, now_ms, unread), hosts, None)
 
 
@@ -122,13 +122,13 @@ def _wait_of(
     if closed is not None:
         return closed
     demand = _demand_of(record)
-    hosts = views(demand.needs, seen)
+    hosts = views(demand.needs, seen, job_id=demand.job_id)
     gates = _needs_gates(demand, hosts, now_ms, unread, limits, record.submitter)
     return _first_closed(gates, hosts, None)
 
 
 def _demand_of(record: Record) -> Demand:
-    return Demand(needs_of_record(record), record.spec)
+    return Demand(needs_of_record(record), record.spec, record.id)
 
 
 def explain(repo: Repository, record: Record) -> Explanation:
@@ -137,7 +137,7 @@ def explain(repo: Repository, record: Record) -> Explanation:
     demand = _demand_of(record)
     page = read_page(repo)
     fleet = Fleet(repo)
-    hosts = views(demand.needs, fleet.look())
+    hosts = views(demand.needs, fleet.look(), job_id=demand.job_id)
     ahead = _ahead(page, entry_name(record))
     now_ms = milliseconds(repo.now())
     if record.doomed_by is not None:
@@ -359,6 +359,6 @@ def _startable_ahead(page: Page, name: str, hosts: Sequence[HostView], now_ms: i
     for entry in page.entries[: ahead.count]:
         if entry.needs not in able:
             causes = {view.cause for view in views(entry.needs, seen)}
-            able[entry.needs] = bool(causes & {Cause.FULL, Cause.NONE})
+            able[entry.needs] = bool(causes & {Cause.FULL, Cause.KEPT, Cause.NONE})
         count += entry.is_due(now_ms) and able[entry.needs]
     return replace(ahead, count=count)

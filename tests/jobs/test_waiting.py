@@ -548,3 +548,12 @@ def test_a_job_without_a_boot_disk_waits_for_a_host_that_is_there(world: World) 
     wait = _explained(world, fenced.evolve(boot_disk_gb=50)).wait
     assert wait.code == "provider_fenced"
     assert "nothing rents any yet" in wait.text
+
+
+def test_room_that_is_kept_for_another_job_is_told_so(world: World) -> None:
+    large = world.submit(spec=Spec(command="", cpu=4))
+    _agent(world, cpu_free=2.0, keeps_room_for=large)
+    wait = _explained(world).wait
+    assert (wait.code, wait.text) == ("waiting_capacity", f"one keeps its room for job {large}")
+    record = world.record(State.QUEUED, large)
+    assert "it needs 4 cores" in explain(world.repo, record).wait.text
