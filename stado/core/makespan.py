@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from stado.core.admission import Card, Offer, Reservation, admit, choose_cards
 from stado.core.order import Needs, ReadyEntry
@@ -155,6 +156,7 @@ def _kinds(
     return [kind for kind in kinds.values() if isinstance(kind, _Kind)]
 
 
+@lru_cache(maxsize=8192)
 def _alike(needs: Needs) -> Needs:
     """Equal for jobs that are planned alike: stated run times that differ by less than a tenth
     count as the longest of them."""

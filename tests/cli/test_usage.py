@@ -116,6 +116,17 @@ def test_days_and_pipelines(stado: Program, world: World) -> None:
     assert "(none)" in stado.ok("usage", "--by", "pipeline")
 
 
+def test_models_and_what_they_ran_on(stado: Program, world: World) -> None:
+    note(world, 0, hours=2.0, model="org/resnet", hardware="2x a100-sxm4-80gb")
+    note(world, 1, hours=1.0, hardware="cpu")
+    for by, names in (("model", ["org/resnet", None]), ("target", ["2x a100-sxm4-80gb", "cpu"])):
+        groups = stado.json("usage", "--by", by)["groups"]
+        assert [(one[by], one["wall_seconds"]) for one in groups] == [
+            (names[0], 7200.0),
+            (names[1], 3600.0),
+        ]
+
+
 def test_only_what_came_since_then_counts(stado: Program, world: World) -> None:
     note(world, 0, hours=3.0)
     note(world, 1, hours=0.1, days_ago=0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -150,6 +151,39 @@ def test_a_small_job_uses_the_time_before_a_large_one() -> None:
 def test_an_exclusive_job_has_its_host_alone() -> None:
     found = plan([entry(1, 600, exclusive=True), entry(2, 60)], host("a", cores=4))
     assert places(found) == {"job-1": ("a", 0), "job-2": ("a", 600)}
+
+
+def test_no_host_is_ever_given_more_than_it_has() -> None:
+    """Whatever is planned beside each other, on what others have left."""
+    dice = random.Random(17)
+    for _ in range(60):
+        running = tuple(
+            Running(Reservation(ONE), dice.choice((None, NOW_MS + dice.randint(1, 90_000))))
+            for _ in range(dice.randint(0, 2))
+        )
+        cards = tuple(card(number) for number in range(2))
+        left = Offer((6 - len(running)) * 1000, 6 * 1024, disk_mib=0, cards=cards)
+        boxes = [
+            host(name, cores=6, cards=cards, left=left, running=running) for name in ("a", "b")
+        ]
+        found = plan([_drawn(dice, number) for number in range(30)], *boxes)
+        assert not found.unplanned
+        for one in found.placed:
+            beside = [
+                other.entry.needs
+                for other in found.placed
+                if other.host == one.host and other.begins_ms <= one.begins_ms < other.ends_ms
+            ]
+            lasting = sum(r.ends_ms is None or r.ends_ms > one.begins_ms for r in running)
+            assert sum(needs.cpu_milli for needs in beside) <= (6 - lasting) * 1000
+            shares = -(-sum(needs.vram_mib for needs in beside) // 80_000)
+            assert sum(needs.gpus for needs in beside) + shares <= 2
+
+
+def _drawn(dice: random.Random, number: int) -> ReadyEntry:
+    asked: dict[str, int] = dice.choice(({}, {"gpus": 1}, {"gpus": 2}, {"vram_mib": 30_000}))
+    seconds, priority = dice.randint(1, 300), dice.choice((0, 0, 7))
+    return entry(number, seconds, priority=priority, cpu_milli=dice.choice((500, 3000)), **asked)
 
 
 def test_ten_thousand_jobs_cost_about_as_much_as_their_kinds() -> None:

@@ -157,6 +157,7 @@ def test_what_has_not_started_has_used_nothing() -> None:
         replace(USE, gpus=8, share_milli=4_500, estimated=True),
         replace(USE, job_id="abcdefghijklmnop-0001", root="ponmlkjihgfedcba", epoch=999_999),
         replace(USE, user="Jörg ~/= Müller@host"),
+        replace(USE, whole=True, model="org/resnet:v2", hardware="2x a100-sxm4-80gb"),
         replace(USE, ended_ms=10**13 - 1, wall_ms=10**13 - 1, gpus=9_999, share_milli=9_999_000),
     ],
 )
@@ -173,6 +174,37 @@ def test_the_name_of_a_user_that_is_too_long_is_a_digest(user: str) -> None:
     assert told is not None
     assert told.user == digest_word(user)
     assert told.user.startswith("!")
+
+
+@pytest.mark.parametrize(("user", "model", "hardware"), [(50, 10, 16), (40, 70, 16), (88, 88, 88)])
+def test_a_name_has_room_for_a_user_a_model_and_hardware_however_long_they_are(
+    user: int, model: int, hardware: int
+) -> None:
+    """The longest is told as a digest, and the next ones where that is not enough."""
+    long = replace(USE, job_id="abcdefghijklmnop-100000", epoch=999_999, root="a" * 16, whole=True)
+    use = replace(long, user="u" * user, model="m" * model, hardware="h" * hardware)
+    check_key(use_key(use))
+    told = parse_use(use_name(use))
+    assert told is not None
+    plain = (told.user == use.user, told.model == use.model, told.hardware == use.hardware)
+    assert plain == (user < 88, model == 10, hardware == 16)
+    assert told.user in (use.user, digest_word("u" * user))
+
+
+def test_a_run_is_whole_where_one_epoch_ran_all_of_a_job_that_completed() -> None:
+    """R160: what was lost or paused on the way, or failed, says nothing of a run time."""
+    record = running()
+    ran = ran_until(record, NOW + HOUR, started_at=NOW)
+    before = running(usage=Usage(wall_ms=5))
+    guessed = ran_until(record, NOW + HOUR, started_at=NOW, estimated=True)
+    cells = [
+        ended(record, ran),
+        ended(record, ran, Verdict.FAILED),
+        ended(before, ran),
+        ended(record, guessed),
+    ]
+    uses = [use_of(cell) for cell in cells]
+    assert [use is not None and use.whole for use in uses] == [True, False, False, False]
 
 
 def test_figures_and_words_of_later_versions_are_passed_over() -> None:

@@ -14,8 +14,9 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from stado.core import keys, records, settings
+from stado.core import hints, keys, records, settings
 from stado.core.documents import Document, Instant, Part
+from stado.core.hints import Estimates
 from stado.core.ids import BASE_PATTERN, JOB_PATTERN
 from stado.core.records import (
     Artifact,
@@ -42,7 +43,7 @@ from stado.core.states import State, Verdict
 
 KINDS: list[type[Document]] = [
     kind
-    for module in (records, settings)
+    for module in (hints, records, settings)
     for _, kind in getmembers(module, isclass)
     if kind.__module__ == module.__name__ and issubclass(kind, Document) and kind is not Document
 ]
@@ -202,6 +203,17 @@ def manifests(draw: st.DrawFn) -> Manifest:
 
 
 @st.composite
+def estimates(draw: st.DrawFn) -> Estimates:
+    """Each run has its end."""
+    told: Estimates = draw(parts(Estimates))
+    measured = [
+        one.evolve(seconds=[seconds], ended_ms=[1000 * seconds])
+        for one, seconds in zip(told.measured, (1, 60), strict=False)
+    ]
+    return told.evolve(measured=measured)
+
+
+@st.composite
 def output_copies(draw: st.DrawFn) -> OutputCopy:
     copy: OutputCopy = draw(parts(OutputCopy)).evolve(job_id=draw(job_ids))
     files = [file.evolve(key=keys.copied_file(copy.job_id, file.path)) for file in copy.files]
@@ -276,6 +288,7 @@ _MADE: dict[type[Document], Callable[[], st.SearchStrategy[Any]]] = {
     ClaimCell: claim_cells,
     EndCell: end_cells,
     Heartbeat: heartbeats,
+    Estimates: estimates,
     OpenCell: open_cells,
     RunRecord: run_records,
     Manifest: manifests,
