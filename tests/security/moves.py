@@ -54,6 +54,7 @@ from stado.jobs.upkeep import Passes, Upkeep
 from stado.jobs.yielding import ask_to_yield
 from stado.storage.observe import WRITES, Operation
 from stado.storage.port import FileDigest, Store
+from stado_agent.guidance import Guidance
 from stado_agent.log_spool import LogLimit
 from stado_coordinator.coordinator import Coordinator
 from tests.agent.fakes import Script
@@ -136,8 +137,9 @@ def requests_of_coordinators() -> set[Request]:
 
 
 def requests_of_operators() -> set[Request]:
-    """What `doctor` reads where something was not told; the rest they do in their days."""
+    """What `doctor` reads where something was not told, and who is assigned what; the rest they do in their days."""
     requests: set[Request] = set()
+    _read_hints(requests)
     world = World()
     job = _not_told(world, world.repo)
     lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
@@ -182,7 +184,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     requests: set[Request] = set()
     _open(requests)
     _read_settings(requests)
-    _read_hints(requests)
+    _heed_assignments(requests)
     _look_at_a_host(requests)
     _evict(requests)
     _settle_late(requests)
@@ -546,9 +548,16 @@ def _assign(requests: set[Request]) -> None:
 
 
 def _read_hints(requests: set[Request]) -> None:
-    repo = World().repo_over(RecordingStore(World().store, requests))
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
     read_assignments(repo)
     read_estimates(repo)
+
+
+def _heed_assignments(requests: set[Request]) -> None:
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    Guidance(repo, consumer=ALICE.consumer, incarnation=ALICE.incarnation).refresh_when_due()
 
 
 def _upkeep(world: World, repo: Repository, job: str) -> None:
