@@ -145,7 +145,7 @@ def _kinds(
         needs = _alike(entry.needs)
         kind = kinds.get((entry.priority, needs))
         if kind is None:
-            bare = replace(needs, runtime_seconds=None, model=None, job_type=None)
+            bare = replace(needs, runtime_seconds=None, model=None)
             shape = shapes.setdefault(bare, _Shape(bare))
             kind = _kind_of(entry.priority, needs, shape, lines, times)
             kinds[entry.priority, needs] = kind
@@ -163,7 +163,7 @@ def _alike(needs: Needs) -> Needs:
     seconds = needs.runtime_seconds
     if seconds is not None:
         seconds = math.ceil(_ALIKE ** math.ceil(math.log(seconds, _ALIKE)))
-    return replace(needs, deadline_ms=None, runtime_seconds=seconds)
+    return replace(needs, deadline_ms=None, job_type=None, runtime_seconds=seconds)
 
 
 def _kind_of(
@@ -287,7 +287,6 @@ class _Timeline:
 
     def __init__(self, host: PlanHost, now_ms: int) -> None:
         self.host = host
-        self._kinds = [card.kind for card in host.left.cards]
         self._totals = [card.total_mib - card.others_mib for card in host.left.cards]
         self._places = {card.uuid: place for place, card in enumerate(host.left.cards)}
         self._stretches = [_first_stretch(host.left, now_ms)]

@@ -137,7 +137,8 @@ def requests_of_coordinators() -> set[Request]:
 
 
 def requests_of_operators() -> set[Request]:
-    """What `doctor` reads where something was not told, and who is assigned what; the rest they do in their days."""
+    """What `doctor` reads where something was not told, and who is assigned what; the rest they do
+    in their days."""
     requests: set[Request] = set()
     _read_hints(requests)
     world = World()
