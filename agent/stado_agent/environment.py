@@ -91,4 +91,6 @@ def _own(record: Record, workspace: Workspace) -> dict[str, str]:
     }
     if record.batch_id is not None:
         own["STADO_BATCH_ID"] = record.batch_id
+    if record.spec.array is not None and record.spec.array.index is not None:
+        own["STADO_ARRAY_INDEX"] = str(record.spec.array.index)
     return own

@@ -89,14 +89,13 @@ class FullScopes:
         )
 
     def holds_up(self, entry: ReadyEntry) -> bool:
-        """Whether it is a job of a user of whom as many run as may."""
+        """Whether it is a job of a user, or of an array, of whom as many run as may."""
         if not self._full:
             return False
         base = base_of(entry.job_id)
         return any(
-            base in full.bases
-            for (kind, _), full in self._resting().items()
-            if kind is ScopeKind.USER
+            base == subject if kind is ScopeKind.RUN else base in full.bases
+            for (kind, subject), full in self._resting().items()
         )
 
     def _resting(self) -> dict[tuple[ScopeKind, str], _Full]:
@@ -109,4 +108,6 @@ def _falls_under(entry: ReadyEntry, scope: tuple[ScopeKind, str], full: _Full) -
     kind, subject = scope
     if kind is ScopeKind.GROUP:
         return entry.needs.group == group_code(subject)
+    if kind is ScopeKind.RUN:
+        return base_of(entry.job_id) == subject
     return kind is ScopeKind.ALL or base_of(entry.job_id) in full.bases

@@ -22,6 +22,7 @@ def envelope_words(record: Record) -> dict[str, str | None]:
         "model": spec.model,
         "takes": _takes(spec),
         "group": spec.group,
+        "array": _array(spec),
         "yields": _yields(record),
     }
 
@@ -45,6 +46,14 @@ def _host(spec: Spec) -> str | None:
         spot[spec.spot],
     ]
     return ", ".join(words for words in said if words) or None
+
+
+def _array(spec: Spec) -> str | None:
+    if spec.array is None:
+        return None
+    at_a_time = spec.array.at_a_time
+    most = "" if at_a_time is None else f"; {at_a_time:,} of it at a time"
+    return f"index {spec.array.index}{most}"
 
 
 def _price(spec: Spec) -> str | None:

@@ -14,8 +14,10 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.core.records import Record
+    from stado.core.states import State
     from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
+    from stado.jobs.submit import Submission
 
 
 @click.command()
@@ -117,43 +119,77 @@ def watch(*, job: str, follow: bool, lines: int | None, view: LogView, target: T
     metavar="NAME",
     help="Name of the new run: repeating the rerun then answers the same job.",
 )
+@click.option(
+    "--only",
+    callback=options.ended_states,
+    metavar="STATE[,STATE…]",
+    help="Of a batch ID: its jobs that ended so, as one new batch (failed, timed_out, cancelled).",
+)
 @json_option
 @target_options
-def rerun(*, job: str, run_id: str | None, as_json: bool, target: Target) -> None:
-    """Submit the exact spec of a job again, under a new id. The original stays as it is."""
+def rerun(
+    *, job: str, run_id: str | None, only: tuple[State, ...], as_json: bool, target: Target
+) -> None:
+    """Submit the exact spec of a job again, under a new id. The original stays as it is.
+
+    \b
+      stado job rerun JOB
+      stado job rerun BATCH --only failed,timed_out
+    """
     from stado.cli import render
     from stado.cli.submit import what_happens, why_it_waits
-    from stado.jobs.changes import rerun as rerun_job
     from stado.jobs.sight import present_record
 
     with opened_repository(target) as repo:
-        job_id = _selected(repo, job, "stado job rerun")
-        submission = rerun_job(repo, job_id, run_id=run_id, submitter=user_name())
+        rerun_of, submission = _rerun(repo, job, run_id, only)
         told = submission.created and not as_json
         why = (
-            why_it_waits(repo, present_record(repo, job_id).spec, submission.base_id)
+            why_it_waits(
+                repo, present_record(repo, submission.job_ids[0]).spec, submission.job_ids[0]
+            )
             if told
             else None
         )
     if as_json:
-        render.print_json(
-            {
-                "job_id": submission.base_id,
-                "run_id": submission.run_id,
-                "rerun_of": job_id,
-                "created": submission.created,
-            }
-        )
+        fields = {
+            "job_id": submission.base_id,
+            "run_id": submission.run_id,
+            "rerun_of": rerun_of,
+            "created": submission.created,
+        }
+        render.print_json({**fields, "job_ids": submission.job_ids} if only else fields)
         return
     said = "submitted" if submission.created else "already submitted:"
-    happens = "" if why is None else f"; {what_happens(why)}"
-    render.print_line(submission.base_id)
-    render.tell(
-        f"{said} job {submission.base_id}, a rerun of {job_id} (run {submission.run_id}){happens}"
-    )
+    happens = "" if why is None else f"; {what_happens(why, several=len(submission.job_ids) > 1)}"
+    for job_id in submission.job_ids:
+        render.print_line(job_id)
+    what = f"{render.plural(len(submission.job_ids), 'job')} as batch" if only else "job"
+    run = f"(run {submission.run_id})"
+    render.tell(f"{said} {what} {submission.base_id}, a rerun of {rerun_of} {run}{happens}")
     if why is not None and why.remedy is not None:
         render.tell(f"to do: {why.remedy}")
-    render.tell(f"next: stado job watch {submission.base_id} --follow")
+    next_ = "status" if only else "job watch"
+    follow = "" if only else " --follow"
+    render.tell(f"next: stado {next_} {submission.base_id}{follow}")
+
+
+def _rerun(
+    repo: Repository, named: str, run_id: str | None, only: tuple[State, ...]
+) -> tuple[str, Submission]:
+    """What is rerun, and as what."""
+    from stado.cli.selectors import select
+    from stado.jobs.changes import rerun as rerun_job
+    from stado.jobs.changes import rerun_some
+
+    user = user_name()
+    if not only:
+        job_id = _selected(repo, named, "stado job rerun")
+        return job_id, rerun_job(repo, job_id, run_id=run_id, submitter=user)
+    selection = select(repo, named, user=user)
+    if not selection.batch:
+        raise click.UsageError(f"--only is for batches, and {named!r} is one job: leave it out.")
+    base_id = selection.base_id
+    return base_id, rerun_some(repo, base_id, only, run_id=run_id, submitter=user)
 
 
 def _selected(repo: Repository, text: str, command: str) -> str:

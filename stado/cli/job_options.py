@@ -14,7 +14,7 @@ import click
 from stado.cli import options
 
 if TYPE_CHECKING:
-    from stado.core.spec import Request
+    from stado.core.spec import Request, Spec
     from stado.jobs.repository import Repository
     from stado.pinning import Submitter, Unpinned
 
@@ -414,12 +414,20 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def request_of(commands: Sequence[str], asked: Mapping[str, Any], *, batch: bool) -> Request:
     """What the options ask for. Raises `Refused`, naming the value and the remedy."""
+    from stado.core.spec import make_request
+
+    return make_request(list(commands), shared_of(asked), batch=batch)
+
+
+def shared_of(asked: Mapping[str, Any]) -> Spec:
+    """What all jobs have in common, unchecked."""
     from stado.core.envelope import with_cards
-    from stado.core.spec import Spec, make_request
+    from stado.core.spec import Spec
 
     unpinned = _unpinned_names()
-    stated = with_cards({name: asked[name] for name in asked if name not in unpinned})
-    return make_request(list(commands), Spec(command="", **stated), batch=batch)
+    return Spec(
+        command="", **with_cards({name: asked[name] for name in asked if name not in unpinned})
+    )
 
 
 def unpinned_of(asked: Mapping[str, Any]) -> Unpinned:

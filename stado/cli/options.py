@@ -338,3 +338,18 @@ def sections(ctx: click.Context, param: click.Parameter, value: str | None) -> t
             known = ", ".join(SECTIONS)
             raise click.BadParameter(f"there is no section {name!r}: {known}.", ctx, param)
     return names
+
+
+def ended_states(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[State, ...]:
+    """Names of states that a job has ended in, with commas between them."""
+    from stado.core.states import State
+
+    known = {state.value: state for state in State if state.terminal}
+    names = [] if value is None else [name.strip().lower() for name in value.split(",")]
+    for name in names:
+        if name not in known:
+            ends = ", ".join(known)
+            raise click.BadParameter(f"no job ends as {name!r}: {ends}.", ctx, param)
+    return tuple(known[name] for name in dict.fromkeys(names))

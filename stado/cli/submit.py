@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.job_options import job_options, request_of, submitter_named, unpinned_of
+from stado.cli.job_options import job_options, request_of, shared_of, submitter_named, unpinned_of
 from stado.cli.options import plain_text
 from stado.target import Target, target_options
 
@@ -43,6 +43,12 @@ _TOLD_SECONDS_MIN = 1.0
     metavar="FILE",
     help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
 )
+@click.option(
+    "--array",
+    metavar="NUMBERS",
+    help="Submit COMMAND as a job a number (0-99, 0-99:10, 1,3,7): {index} in it, and "
+    "$STADO_ARRAY_INDEX, is the number. 0-99%5: five run at a time.",
+)
 @job_options
 @click.option("--wait", is_flag=True, help="Wait until all has ended, steps too; exit as it did.")
 @json_option
@@ -52,6 +58,7 @@ def submit(
     words: tuple[str, ...],
     run_id: str,
     batch: str | None,
+    array: str | None,
     wait: bool,
     as_json: bool,
     target: Target,
@@ -66,10 +73,13 @@ def submit(
       stado submit --run-id digits-1 'python train.py --lr 0.1'
       stado submit --run-id digits-2 --cpu 4 --wait 'python train.py'
       stado submit --run-id sweep --batch commands.txt
+      stado submit --run-id parts --array 0-99%10 'python run.py --part {index}'
     """
     from stado.pinning import pin
 
-    request = _request(words, batch, asked)
+    if array is not None and batch is not None:
+        raise click.UsageError("--array and --batch both say which jobs there are: give one.")
+    request = _request(words, batch, asked) if array is None else _array(words, array, asked)
     unpinned = unpinned_of(asked)
     user = user_name()
     with opened_repository(target) as repo:
@@ -106,6 +116,12 @@ def _request(words: tuple[str, ...], batch: str | None, asked: dict[str, Any]) -
         render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
     name = "standard input" if batch == STANDARD_INPUT else batch
     return request_of(parse_batch(_read_batch(batch), name), asked, batch=True)
+
+
+def _array(words: tuple[str, ...], array: str, asked: dict[str, Any]) -> Request:
+    from stado.core.arrays import make_array, parse_array
+
+    return make_array(_command(words), parse_array(array), shared_of(asked))
 
 
 def _command(words: tuple[str, ...]) -> str:

@@ -169,6 +169,8 @@ def _envelope_fields(spec: Spec) -> dict[str, Any]:
         "model": spec.model,
         "runtime_seconds_estimate": spec.runtime_seconds_estimate,
         "group": spec.group,
+        "array_index": None if spec.array is None else spec.array.index,
+        "array_at_a_time": None if spec.array is None else spec.array.at_a_time,
         "not_before": instant_text(spec.not_before),
         "yieldable": spec.yieldable,
         "max_yields": spec.max_yields,

@@ -18,6 +18,7 @@ from stado.core.spec import Spec
 class ScopeKind(StrEnum):
     """Of what only so many may run at a time."""
 
+    RUN = "run"
     GROUP = "group"
     USER = "user"
     ALL = "all"
@@ -25,8 +26,8 @@ class ScopeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A limit, and what it limits. `subject`: the group or the user; "" for the whole
-    deployment."""
+    """A limit, and what it limits. `subject`: the base id of a submission, the group, the
+    user; "" for the whole deployment."""
 
     kind: ScopeKind
     subject: str
@@ -37,10 +38,15 @@ class Scope:
         return self.kind.value if self.kind is ScopeKind.ALL else f"{self.kind}.{self.subject}"
 
 
-def scopes_of(spec: Spec, *, user: str | None, settings: DeploymentSettings) -> list[Scope]:
-    """Of a job of this user (None: not known). The narrowest first: who waits for one of them is in
-    nobody's way in a wider one."""
+def scopes_of(
+    spec: Spec, *, base_id: str | None, user: str | None, settings: DeploymentSettings
+) -> list[Scope]:
+    """Of a job of this submission of this user (None: not known). The narrowest first: who waits
+    for one of them is in nobody's way in a wider one."""
     found: list[Scope] = []
+    at_a_time = None if spec.array is None else spec.array.at_a_time
+    if base_id is not None and at_a_time is not None:
+        found.append(Scope(ScopeKind.RUN, base_id, at_a_time))
     group = spec.group
     limit = None if group is None else (settings.groups.limits or {}).get(group)
     if group is not None and limit is not None:

@@ -646,6 +646,8 @@ class RunRecord(Document, frozen=True, kw_only=True):
         commands = len(self.request.commands)
         if self.count != commands or not commands or (commands > 1 and not self.request.batch):
             return f"it counts {self.count} jobs and has {commands} commands"
+        if self.request.indices and len(self.request.indices) != commands:
+            return f"it has {commands} commands and {len(self.request.indices)} indices"
         return None
 
 

@@ -51,6 +51,7 @@ STRICT_SHELL_COMMAND_BYTES_MAX = 130_000
 """What is put before a command so that its failing line is named takes room, too."""
 BATCH_COUNT_MAX = 100_000
 INPUTS_MAX = 100
+ARRAY_INDEX_MAX = 999_999_999
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
 AMOUNT_MAX = 1e6
 CPU_DEFAULT = 1.0
@@ -77,6 +78,8 @@ Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Size = Annotated[float, msgspec.Meta(gt=0, lt=AMOUNT_MAX)]
 """Of cores or GiB."""
 
+ArrayIndex = Annotated[int, msgspec.Meta(ge=0, le=ARRAY_INDEX_MAX)]
+AtATime = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 BodyRetries = Annotated[int, msgspec.Meta(ge=0, le=BODY_RETRIES_MAX)]
 Losses = Annotated[int, msgspec.Meta(ge=-1, le=PRIORITY_MAX)]
 VariableName = Annotated[str, msgspec.Meta(pattern=rf"\A{_ENVIRONMENT_NAME.pattern}\Z")]
@@ -185,6 +188,15 @@ class StepOf(Part, frozen=True, kw_only=True):
     name: InputName
 
 
+class ArrayPlace(Part, frozen=True, kw_only=True):
+    """That a job is one of many which differ in a number."""
+
+    index: ArrayIndex | None = None
+    """Its number; None in what all of them have in common."""
+    at_a_time: AtATime | None = None
+    """How many jobs of its submission may run at a time."""
+
+
 class Spec(Part, frozen=True, kw_only=True):
     """One job as it was asked for. None means: not stated."""
 
@@ -249,6 +261,7 @@ class Spec(Part, frozen=True, kw_only=True):
     """Whether it may be put back into the queue for a more urgent one."""
     max_yields: Yields | None = None
     """How often; never when not stated."""
+    array: ArrayPlace | None = None
     priority: Priority = 0
     deadline_at: Instant | None = None
     """The job has ended by this instant, or is ended then."""
@@ -337,10 +350,27 @@ class Request(Part, frozen=True, kw_only=True):
     commands: list[Text]
     shared: Spec
     """What all jobs have in common; its command is empty."""
+    indices: Annotated[list[ArrayIndex], msgspec.Meta(max_length=BATCH_COUNT_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Of an array the number of each job."""
 
     def specs(self) -> list[Spec]:
         """One spec a job, in the order of the commands."""
-        return [self.shared.evolve(command=command) for command in self.commands]
+        specs = [self.shared.evolve(command=command) for command in self.commands]
+        if not self.indices:
+            return specs
+        place = self.shared.array or ArrayPlace()
+        return [
+            spec.evolve(array=place.evolve(index=index))
+            for spec, index in zip(specs, self.indices, strict=True)
+        ]
+
+    def part(self, numbers: Sequence[int]) -> Request:
+        """The same for some of its jobs, which are counted from 1."""
+        commands = [self.commands[number - 1] for number in numbers]
+        indices = [self.indices[number - 1] for number in numbers] if self.indices else []
+        return self.evolve(commands=commands, indices=indices)
 
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of what the request states.
@@ -355,7 +385,13 @@ class Request(Part, frozen=True, kw_only=True):
         }
         if self.shared.snapshot is not None:  # not by where the same files came from
             shared["snapshot"] = self.shared.snapshot.digest
-        stated = {"batch": self.batch, "commands": self.commands, "shared": shared}
+        stated: dict[str, Any] = {
+            "batch": self.batch,
+            "commands": self.commands,
+            "shared": shared,
+        }
+        if self.indices:
+            stated["indices"] = self.indices
         return hashlib.sha256(canonical(stated)).hexdigest()
 
 

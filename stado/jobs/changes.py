@@ -3,11 +3,11 @@ to pause it. (`deletion` deletes one.)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stado.core import reopening
+from stado.core import ids, reopening
 from stado.core.pipelines import pipeline_root
 from stado.core.records import Asks, EndCell, Intent, Record
 from stado.core.reopening import Retryable
@@ -27,6 +27,7 @@ from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.queue_index import mark_queue
 from stado.jobs.repository import Repository
 from stado.jobs.snapshots import may_be_used
+from stado.jobs.status import states_of
 from stado.jobs.submit import Submission, submit
 
 Answer = TypeVar("Answer")
@@ -278,6 +279,40 @@ def rerun(repo: Repository, job_id: str, *, run_id: str | None, submitter: str) 
         request=request,
         submitter=submitter,
         rerun_of=job_id,
+    )
+
+
+def rerun_some(
+    repo: Repository,
+    base_id: str,
+    wanted: Collection[State],
+    *,
+    run_id: str | None,
+    submitter: str,
+) -> Submission:
+    """Submits those jobs of a batch again that have come to one of these states, as a new batch of
+    their exact specs. Seven listings and a few reads. Raises as `rerun` does, and `Refused` where
+    no job of it is so."""
+    states = states_of(repo, base_id)
+    chosen = sorted(job_id for job_id, state in states.items() if state in wanted)
+    if not chosen:
+        raise Refused(
+            "nothing_to_rerun",
+            f"no job of {base_id} is {' or '.join(sorted(wanted))}: `stado status {base_id}`",
+        )
+    record = _present(repo, chosen[0])
+    missing = _input_missing(repo, record)
+    if missing is not None:
+        raise missing
+    run = repo.find_run(record.run_id)
+    if run is None:
+        raise NotFound(record.run_id, "the record of this submission is gone")
+    return submit(
+        repo,
+        run_id=run_id or f"rerun-{repo.entropy.letters(10)}",
+        request=run.value.request.part([ids.number_in(job_id, base_id) for job_id in chosen]),
+        submitter=submitter,
+        rerun_of=base_id,
     )
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from stado.core import keys
+from stado.core.ids import base_of
 from stado.core.quotas import Scope, ScopeKind, free_slots, scopes_of
-from stado.core.records import SlotToken
+from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.errors import Unreadable
@@ -60,18 +62,18 @@ class LimitSight:
                 self._settings = DeploymentSettings()
         return self._settings
 
-    def wait_of(self, spec: Spec, user: str | None) -> Wait | None:
-        """What keeps such a job of this user in the queue; None: no limit does. `user` None: not
-        known."""
-        for use in self._all_uses(spec, user):
+    def wait_of(self, spec: Spec, *, user: str | None, job_id: str | None) -> Wait | None:
+        """What keeps such a job of this user in the queue; None: no limit does. `user`, `job_id`
+        None: not known."""
+        for use in self._all_uses(spec, user, job_id):
             if use.full:
                 return _wait(use, [])
         return None
 
-    def gates(self, spec: Spec, user: str) -> Iterator[Gate]:
-        """Of a job that falls under a limit. Who has the places of a full one is read, up to
+    def gates(self, record: Record) -> Iterator[Gate]:
+        """Of a queued job that falls under a limit. Who has the places of a full one is read, up to
         four."""
-        uses = list(self._all_uses(spec, user))
+        uses = list(self._all_uses(record.spec, record.submitter, record.id))
         full = next((use for use in uses if use.full), None)
         if full is not None:
             wait = _wait(full, self._holders(full))
@@ -80,8 +82,9 @@ class LimitSight:
             taken = listed([f"{use.taken} of {use.scope.limit} {_of(use.scope)}" for use in uses])
             yield Gate(GateName.QUOTA, f"running under its limits: {taken}")
 
-    def _all_uses(self, spec: Spec, user: str | None) -> Iterator[Use]:
-        for scope in scopes_of(spec, user=user, settings=self.settings):
+    def _all_uses(self, spec: Spec, user: str | None, job_id: str | None) -> Iterator[Use]:
+        base_id = None if job_id is None else base_of(job_id)
+        for scope in scopes_of(spec, base_id=base_id, user=user, settings=self.settings):
             if scope not in self._uses and len(self._uses) < _SCOPES_MAX:
                 self._uses[scope] = self._look(scope)
             if scope in self._uses:
@@ -139,7 +142,10 @@ _SETTING = {
 def _of(scope: Scope) -> str:
     if scope.kind is ScopeKind.ALL:
         return "of the deployment"
-    return f"of {'group ' if scope.kind is ScopeKind.GROUP else ''}{scope.subject}"
+    return f"of {_CALLED.get(scope.kind, '')}{scope.subject}"
+
+
+_CALLED = {ScopeKind.GROUP: "group ", ScopeKind.RUN: "array "}
 
 
 # --- who has what -------------------------------------------------------------------------
@@ -179,7 +185,7 @@ def look_at_limits(repo: Repository) -> list[Limit]:
     return [
         Limit(
             name=name,
-            limit=_limit_of(settings, name),
+            limit=_limit_of(repo, settings, name, tokens.get(part, [])),
             held=tokens.get(part, []),
             more=max(0, len(taken.get(part, [])) - len(tokens.get(part, []))),
         )
@@ -205,10 +211,25 @@ def _limits_set(settings: DeploymentSettings) -> list[str]:
     return names + [ScopeKind.ALL.value] * (settings.quotas.running_jobs is not None)
 
 
-def _limit_of(settings: DeploymentSettings, name: str) -> int | None:
+def _limit_of(
+    repo: Repository, settings: DeploymentSettings, name: str, held: list[SlotToken]
+) -> int | None:
     kind, _, subject = name.partition(".")
     if kind == ScopeKind.GROUP:
         return (settings.groups.limits or {}).get(subject)
+    if kind == ScopeKind.RUN:
+        return next(map(partial(_at_a_time, repo), held), None)
     if kind == ScopeKind.USER:
         return settings.quotas.running_jobs_per_user
     return settings.quotas.running_jobs if kind == ScopeKind.ALL else None
+
+
+def _at_a_time(repo: Repository, token: SlotToken) -> int | None:
+    """As the submission of the array says. One read."""
+    try:
+        claim = repo.find_claim(token.job_id, token.epoch)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return None
+    array = None if claim is None else claim.record.spec.array
+    return None if array is None else array.at_a_time

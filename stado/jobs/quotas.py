@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from stado.core import keys
 from stado.core.documents import decode
+from stado.core.ids import base_of
 from stado.core.quotas import Scope, free_slots, names_epoch, scopes_of, slot_name
 from stado.core.records import EndCell, Holder, Record, SlotToken
 from stado.core.settings import DeploymentSettings
@@ -64,7 +65,9 @@ def take_slots(
     taken: list[Stored[SlotToken]] = []
     try:
         allowed = settings or DeploymentSettings()
-        scopes = scopes_of(record.spec, user=record.submitter, settings=allowed)
+        scopes = scopes_of(
+            record.spec, base_id=base_of(record.id), user=record.submitter, settings=allowed
+        )
         taken.extend(_take_one(repo, scope, record, holder) for scope in scopes)
     except StadoError:
         give_back(repo, Slots(tuple(taken)))

@@ -77,9 +77,10 @@ def why_queued(
         return _wait_for_jobs(spec.after)
     if entry is not None and spec.after and entry.doomed:
         return _DOOMED
+    limit = LimitSight(repo).wait_of(spec, user=user, job_id=job_id)
     gates = [
         *_time_gate(entry.due_ms if entry is not None else None, now_ms, spec),
-        *_needs_gates(demand, hosts, now_ms, len(fleet.unreadable), LimitSight(repo), user),
+        *_needs_gates(demand, hosts, now_ms, len(fleet.unreadable), limit),
     ]
     ahead = _startable_ahead(page, entry.name, hosts, now_ms) if entry is not None else None
     return _first_closed(gates, hosts, ahead)
@@ -123,7 +124,8 @@ def _wait_of(
         return closed
     demand = _demand_of(record)
     hosts = views(demand.needs, seen, job_id=demand.job_id)
-    gates = _needs_gates(demand, hosts, now_ms, unread, limits, record.submitter)
+    limit = limits.wait_of(record.spec, user=record.submitter, job_id=record.id)
+    gates = _needs_gates(demand, hosts, now_ms, unread, limit)
     return _first_closed(gates, hosts, None)
 
 
@@ -146,7 +148,7 @@ def explain(repo: Repository, record: Record) -> Explanation:
     deadline, *rest = _needs_gates(demand, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms, record.spec)]
-    limits = list(LimitSight(repo).gates(record.spec, record.submitter))
+    limits = list(LimitSight(repo).gates(record))
     gates = [_queue_gate(page.paused), deadline, *place, *others, *limits, *rest]
     known = forecast(repo, record, hosts, gates)
     gates = with_forecast(gates, known)
@@ -309,17 +311,13 @@ def _needs_gates(
     hosts: Sequence[HostView],
     now_ms: int,
     unread: int,
-    limits: LimitSight | None = None,
-    user: str | None = None,
+    limit: Wait | None = None,
 ) -> list[Gate]:
     """The deadline's gate, that of a limit that is full, then those of the workers up to the first
     that is closed."""
     gates = [_deadline_gate(demand.needs, now_ms)]
-    full = None
-    if limits is not None and demand.spec is not None:
-        full = limits.wait_of(demand.spec, user)
-    if full is not None:
-        gates.append(Gate(GateName.QUOTA, full.text, full))
+    if limit is not None:
+        gates.append(Gate(GateName.QUOTA, limit.text, limit))
     for gate in worker_gates(demand, hosts, unread):
         gates.append(gate)
         if gate.wait is not None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
+from stado.core.arrays import make_array, parse_array
 from stado.core.settings import DeploymentSettings, Quotas
+from stado.core.spec import Spec
 from stado.core.states import State, Verdict
 from stado.jobs.claim import claim
 from stado.jobs.settings import change_setting
+from stado.jobs.submit import submit
 from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
@@ -109,3 +112,15 @@ def let_another_in(scene: Scene) -> None:
     other = scene.world.submit()
     entry = next(one for one in scene.world.entries() if one.job_id == other)
     assert claim(scene.world.repo, entry, BOB, ONE)
+
+
+def test_of_an_array_as_many_run_at_a_time_as_it_says(tmp_path: Path) -> None:
+    """And each finds its number."""
+    host = Host(tmp_path, cpu=8.0)
+    host.script(20, "part")
+    request = make_array("part", parse_array("3-7%2"), Spec(command=""))
+    submission = submit(host.world.repo, run_id="parts", request=request, submitter="ada")
+    assert most_at_once(host, submission.job_ids) == 2
+    found = [one.environment["STADO_ARRAY_INDEX"] for one in host.processes.executions]
+    assert sorted(found) == ["3", "4", "5", "6", "7"]
+    assert host.world.names(keys.QUOTA) == []

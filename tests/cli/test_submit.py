@@ -165,6 +165,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "not_before": "2099-01-01T00:00:00Z",
         "yieldable": True,
         "max_yields": 2,
+        "array": None,
         "step_of": None,
     }
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from stado.core import keys
+from stado.core.arrays import make_array, parse_array
 from stado.core.spec import Spec
 from stado.core.states import State
 from stado.jobs.claim import Claimed, claim
 from stado.jobs.fitting import GateName
 from stado.jobs.limit_sight import LimitSight, look_at_limits
 from stado.jobs.settings import change_setting, read_settings
+from stado.jobs.submit import submit
 from stado.jobs.waiting import explain, waits_of, why_queued
 from stado.storage.observe import CountingStore
 from tests.jobs.broadcasts import Agent
@@ -73,7 +75,7 @@ def test_a_limit_with_room_is_an_open_gate(world: World) -> None:
 
 def test_a_limit_of_none_names_the_setting(world: World) -> None:
     limit(world, "groups.limits", {"licences": 0})
-    wait = LimitSight(world.repo).wait_of(GROUP, "ada")
+    wait = LimitSight(world.repo).wait_of(GROUP, user="ada", job_id=None)
     assert wait is not None
     assert wait.text == "the deployment lets none of group licences start"
     assert wait.remedy == "`stado settings set groups.limits` allows more"
@@ -96,7 +98,7 @@ def test_a_list_of_many_that_wait_lists_the_places_of_each_limit_once(world: Wor
 
 def test_settings_that_cannot_be_read_limit_nothing_that_is_shown(world: World) -> None:
     world.store.put(keys.SETTINGS, b"nonsense")
-    assert LimitSight(world.repo).wait_of(GROUP, "ada") is None
+    assert LimitSight(world.repo).wait_of(GROUP, user="ada", job_id=None) is None
 
 
 def test_who_has_which_places(world: World) -> None:
@@ -122,3 +124,14 @@ def test_a_job_whose_limit_has_room_waits_for_what_comes_next(world: World) -> N
     Agent(world).broadcast()
     record = world.record(State.QUEUED, world.submit(spec=Spec(command="", cpu=999)))
     assert explain(world.repo, record).wait.code == "no_eligible_worker"
+
+
+def test_an_array_is_told_how_many_of_it_may_run(world: World) -> None:
+    request = make_array("part", parse_array("0-3%1"), Spec(command=""))
+    base = submit(world.repo, run_id="parts", request=request, submitter="ada").base_id
+    running = start(world).record.id
+    (told,) = look_at_limits(world.repo)
+    assert (told.name, told.limit, told.taken) == (f"run.{base}", 1, 1)
+    record = world.record(State.QUEUED, f"{base}-2")
+    text = f"as many jobs of array {base} run as may at a time (1): job {running}"
+    assert explain(world.repo, record).wait.text == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stado.core import keys
+from stado.core.ids import base_of
 from stado.core.quotas import Scope, scopes_of
 from stado.core.records import ClaimCell, SlotToken
 from stado.storage.port import walk
@@ -54,8 +55,8 @@ class QuotasChecker(Checker):
             self._count(scope)
 
     def _scopes(self, claim: ClaimCell) -> list[Scope]:
-        spec, user = claim.record.spec, claim.record.submitter
-        return scopes_of(spec, user=user, settings=self.world.settings)
+        spec, user, base_id = claim.record.spec, claim.record.submitter, base_of(claim.record.id)
+        return scopes_of(spec, base_id=base_id, user=user, settings=self.world.settings)
 
     def _token(self, slot_name: str) -> SlotToken | None:
         key = keys.slot_named(slot_name)
