@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from stado.core import keys
+from stado.core.hints import Assignments
+from stado.core.order import parse_entry
 from stado.core.records import Capacity
 from stado.core.runtimes import no_run_time_text
 from stado.core.states import State
+from stado.jobs.assignments import read_assignments
 from stado.jobs.health import agents
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, Fleet, wait_for
@@ -66,35 +69,46 @@ def travel(fleet: Fleet, journey: Journey) -> None:
     found = wait_for_assignments(fleet, journey)
     journey.facts["after"] = state_of(journey)
 
-    (host,) = found["hosts"]
-    assert (host["consumer"], host["incarnation"]) == (WORKER, told.incarnation)
-    assert host["report"] == told.counter
-    assert {job["job_id"]: job["run_seconds"] for job in host["jobs"]} == {
+    (host,) = found.hosts
+    assert (host.consumer, host.incarnation) == (WORKER, told.incarnation)
+    assert host.counter == told.counter
+    entries = {job.entry: job.seconds for job in host.jobs}
+    assert {job_of(name): run_seconds for name, run_seconds in entries.items()} == {
         declared: int(seconds),
         known: 1,
     }
-    (group,) = found["groups_skipped"]
-    assert (group["code"], group["count"]) == ("no_run_time", 2)
-    assert group["text"] == no_run_time_text("any host that could run it")
-    assert group["example"] in (plain, urgent)
+    (group,) = found.skipped
+    assert (group.code, group.count) == ("no_run_time", 2)
+    assert group.text == no_run_time_text("any host that could run it")
+    assert group.example in (plain, urgent)
     states = {job["job_id"]: job["status"] for job in journey.facts["after"]["jobs"]}
     assert {states[job] for job in (declared, known, plain, urgent)} == {"queued"}
 
 
-def wait_for_assignments(fleet: Fleet, journey: Journey) -> dict[str, Any]:
-    """Fails as soon as the agent's last report is no longer one to go by."""
-    found: dict[str, Any] = {}
+def job_of(name: str) -> str:
+    entry = parse_entry(name)
+    assert entry is not None
+    return entry.job_id
+
+
+def wait_for_assignments(fleet: Fleet, journey: Journey) -> Assignments:
+    """The first that there are. Fails as soon as the agent's last report is no longer one to go
+    by: a coordinator clears what it made of it then."""
+    seen: list[Assignments] = []
 
     def assigned() -> bool:
         (sight,) = agents(fleet.repo)
-        found.update(journey.answer("coordinator", "assignments"))
+        found = read_assignments(fleet.repo)
         journey.facts["report_age_seconds"] = sight.age_seconds
-        if not found["assigned"]:
+        if found is not None and found.hosts:
+            seen.append(found)
+        else:
             assert sight.alive, f"its report expired: {sight.age_seconds:.1f} s"
-        return bool(found["assigned"])
+        return bool(seen)
 
-    wait_for(assigned, what=lambda: f"nothing is assigned: {found}")
-    return found
+    wait_for(assigned, what=lambda: "nothing is assigned")
+    journey.facts["assignments"] = seen[0].plain()
+    return seen[0]
 
 
 def state_of(journey: Journey) -> dict[str, Any]:
