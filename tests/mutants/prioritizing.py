@@ -5,8 +5,10 @@ from __future__ import annotations
 from stado.core import moves
 from stado.core.records import PriorityChange, Record
 from stado.jobs import claim, endings, priority, queue_index
+from stado.jobs.changes import pause
 from stado.jobs.claim import Claimed
 from stado.jobs.repository import Cells, Repository
+from stado.storage.faults import FaultKind
 from tests.holes import test_priorities
 from tests.mutants.mutant import Mutant, replaced, replaced_everywhere
 
@@ -110,6 +112,8 @@ MUTANTS = (
         "tests/jobs/test_priority.py"
         "::test_a_job_that_left_the_queue_before_it_could_be_looked_up_is_not_called_unchanged",
         replaced(priority._Attempt, "_too_late", go_on_unasked),
+        {"kind": FaultKind.LOST_ANSWER},
+        fails_with=priority.NotQueued,
     ),
     Mutant(
         "a claimer takes a priority over for itself",
@@ -122,6 +126,7 @@ MUTANTS = (
         "Who ends an epoch without its holder takes over what the queue record says.",
         f"{HOLES}::test_a_priority_acknowledged_just_before_a_pause_is_kept",
         replaced_everywhere(endings, "as_queued_last", lambda _, record: record),
+        {"ask": pause},
     ),
     Mutant(
         "repair removes each queue record of a claimed epoch",
