@@ -21,16 +21,17 @@ from stado.core.early_failures import EARLY
 from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
 from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
-from stado.core.order import ReadyEntry
+from stado.core.order import ReadyEntry, entry_name
 from stado.core.quotas import ScopeKind
 from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
 from stado.core.settings import DeploymentSettings
-from stado.core.states import Reason, Verdict
+from stado.core.states import Reason, State, Verdict
 from stado.core.yields import Running
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant, Place
 from stado.jobs.expiry import expire_entry
+from stado.jobs.quotas import has_slots
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
@@ -63,6 +64,7 @@ _STEP_SECONDS_MAX = 1.0
 _IDLE_SUPERVISORS_MAX = 32
 _IDLE_SECONDS_MAX = 60.0
 _DISPATCH_ROUNDS_MAX = 256
+_BEATS_BETWEEN_LOOKS = 4
 _REST_SECONDS = 2.0
 """After a supervisor died: what killed it may be the host's own, and kill the next one."""
 _HUNG_SECONDS_MIN = 120.0
@@ -248,7 +250,10 @@ class Agent:
             boot_id=self._boot_id,
         )
         self._room = RoomMaker(
-            repo, consumer=settings.consumer, incarnation=self._claimant.incarnation
+            repo,
+            consumer=settings.consumer,
+            incarnation=self._claimant.incarnation,
+            is_for_us=self._is_for_us,
         )
         self._make_room_at = float("-inf")
         self._supervised: list[_Supervised] = []
@@ -321,6 +326,8 @@ class Agent:
                 self._make_room_when_due()
                 self._end_overdue()
                 self._salvage_when_due()
+            else:
+                self._room.give_up()
             self._upkeep.turn_when_due()
         except (StoreError, Unreadable, OSError) as error:
             self._note_unwell(error)
@@ -494,13 +501,17 @@ class Agent:
     # --- letting jobs in ----------------------------------------------------------------
 
     def _reserved(self) -> list[Reservation]:
+        return [held for _, held in self._held()]
+
+    def _held(self) -> list[tuple[str | None, Reservation]]:
+        """What is given away, by the id of the job that may still be put back."""
         own = [
-            Reservation(one.entry.needs, one.cards)
+            (one.entry.job_id, Reservation(one.entry.needs, one.cards))
             for one in self._supervised
             if one.entry is not None
         ]
-        inherited = [Reservation(note.needs, note.cards) for note in self._inherited]
-        return own + inherited + self._aftermath.reserved
+        inherited = [(note.job_id, Reservation(note.needs, note.cards)) for note in self._inherited]
+        return [*own, *inherited, *((None, held) for held in self._aftermath.reserved)]
 
     def _dispatch(self) -> None:
         hindrance = self._hindrance()
@@ -551,36 +562,50 @@ class Agent:
         return self._supply.next_fitting(offer, skip=is_passed_over)
 
     def _make_room_when_due(self) -> None:
-        """Each beat while something runs here: whoever finds no room beside it may get some. A host
-        that is full looks at the queue for that alone, and only where a job may yield."""
+        """Each beat while something runs here, and each fourth where nothing of it may yield:
+        whoever finds no room beside it may get some."""
         now = self._repo.clock.monotonic()
-        if now < self._make_room_at or self._hindrance() is not None:
+        if self._hindrance() is not None or self._full_scopes.everything:
+            self._room.give_up()
             return
-        if self._full_scopes.everything:
+        if now < self._make_room_at:
             return
-        self._make_room_at = now + self._repo.deployment.tick_seconds
         running = self._running()
+        hurry = self._room.kept_for is not None or any(one.yields_left for one in running)
+        beats = 1 if hurry else _BEATS_BETWEEN_LOOKS
+        self._make_room_at = now + beats * self._repo.deployment.tick_seconds
         if not running and self._room.kept_for is None:
             return
         in_hand = self._jobs_in_hand()
-        if self._full and not any(one.yields_left for one in running):
-            return
         waiting = self._supply.waiting(
             skip=lambda one: one.job_id in in_hand or self._full_scopes.holds_up(one)
         )
         self._room.turn(waiting, self._host_now(running))
 
     def _host_now(self, running: Sequence[Running]) -> HostNow:
+        held, reserved = self._held(), self._reserved()
+
         def without(gone: Sequence[Running]) -> Offer:
-            left = [one.held for one in running if one not in gone]
-            return self._as_this_host(self._budget.beside(left))
+            ids = {one.job_id for one in gone}
+            left = [one for job_id, one in held if job_id not in ids]
+            return self._as_this_host(self._budget.beside(left, of=reserved))
 
         return HostNow(
             left=self._offer(),
-            whole=self._as_this_host(self._budget.beside([])),
+            whole=self._as_this_host(self._budget.beside([], of=reserved)),
             running=running,
             without=without,
         )
+
+    def _is_for_us(self, entry: ReadyEntry) -> bool:
+        """Whether nothing but room keeps a queued job from this host. A read, and a listing for
+        each limit that it falls under."""
+        queued = self._repo.find_record(State.QUEUED, entry.job_id)
+        if queued is None or entry_name(queued.value) != entry.name:
+            return False
+        place = self._place_for(entry, self._offer())
+        settings = self._rules.settings or DeploymentSettings()
+        return place.is_for(queued.value.spec) and has_slots(self._repo, queued.value, settings)
 
     def _running(self) -> list[Running]:
         """Jobs that supervisors have here, with what it would cost to put them back."""

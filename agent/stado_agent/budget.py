@@ -4,7 +4,7 @@ until a resource is spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from stado.core.admission import Card, Offer, Reservation
@@ -33,6 +33,22 @@ def no_cards() -> Sequence[Card]:
     return ()
 
 
+@dataclass(slots=True)
+class _OfOthers:
+    """How much of a resource is in use by what is no job of ours. While jobs run, what they use of
+    what they reserved is not known: it is no less than what is in use beyond that, and as much as
+    there was when none ran last, unless less is in use at all."""
+
+    idle: int = 0
+    """When none ran last."""
+
+    def estimate(self, *, total: int, free: int, reserved: int, is_idle: bool) -> int:
+        used = max(0, total - free)
+        if is_idle:
+            self.idle = used
+        return max(0, used - reserved, min(self.idle, used))
+
+
 class Budget:
     """The resources of one agent. `cards`: the accelerators as they are now, whatever our jobs
     have of them; `disk`: None when it cannot be asked, and then no disk is promised."""
@@ -49,6 +65,8 @@ class Budget:
         self._limits = limits
         self._cards = cards
         self._disk = disk
+        self._others_memory = _OfOthers()
+        self._others_disk = _OfOthers()
 
     @property
     def cpu_total(self) -> float:
@@ -61,28 +79,51 @@ class Budget:
             return round(self._limits.memory_gb * 1024)
         return self._hardware.memory_total_bytes() // _MIB
 
-    def offer(self, reserved: Iterable[Reservation]) -> Offer:
-        """What is left beside these reservations, and no more memory, disk or memory of a card
-        than is free just now."""
+    def offer(self, reserved: Collection[Reservation]) -> Offer:
+        """What is left beside these reservations, which are all that there are, and what others
+        use; no more memory, disk or memory of a card than is free just now."""
         disk, seen = self._disk(), tuple(self._cards())
-        return self._no_more_than_is_free(self._beside(reserved, seen, disk), seen, disk)
-
-    def beside(self, reserved: Iterable[Reservation]) -> Offer:
-        """What would be left beside these alone, once all else has given back what it uses."""
-        return self._beside(reserved, tuple(self._cards()), self._disk())
-
-    def _beside(
-        self, reserved: Iterable[Reservation], seen: Sequence[Card], disk: DiskLeft | None
-    ) -> Offer:
-        offer = Offer(
-            cpu_milli=round(self.cpu_total * 1000),
-            memory_mib=self.memory_total_mib,
-            disk_mib=0 if disk is None else disk.total_mib,
-            cards=tuple(replace(card, free_mib=_not_of_others(card)) for card in seen),
-        )
+        offer = self._empty(reserved, seen, disk)
         for held in reserved:
             offer = offer.less(held)
+        return self._no_more_than_is_free(offer, seen, disk)
+
+    def beside(self, kept: Iterable[Reservation], *, of: Collection[Reservation]) -> Offer:
+        """What would be left beside these of the reservations `of`, once the others had gone with
+        all that they use. What is no job of ours stays."""
+        offer = self._empty(of, tuple(self._cards()), self._disk())
+        for held in kept:
+            offer = offer.less(held)
         return offer
+
+    def _empty(
+        self, reserved: Collection[Reservation], seen: Sequence[Card], disk: DiskLeft | None
+    ) -> Offer:
+        """What jobs may have together, beside what others use."""
+        disk_mib = 0
+        if disk is not None:
+            disk_mib = disk.total_mib - self._others_disk.estimate(
+                total=disk.total_mib,
+                free=disk.free_mib,
+                reserved=sum(held.needs.disk_mib for held in reserved),
+                is_idle=not reserved,
+            )
+        return Offer(
+            cpu_milli=round(self.cpu_total * 1000),
+            memory_mib=self.memory_total_mib - self._memory_of_others(reserved),
+            disk_mib=disk_mib,
+            cards=tuple(replace(card, free_mib=_not_of_others(card)) for card in seen),
+        )
+
+    def _memory_of_others(self, reserved: Collection[Reservation]) -> int:
+        if self._limits.memory_gb is not None:
+            return 0
+        return self._others_memory.estimate(
+            total=self.memory_total_mib,
+            free=self._hardware.memory_available_bytes() // _MIB,
+            reserved=sum(held.needs.memory_mib for held in reserved),
+            is_idle=not reserved,
+        )
 
     def _no_more_than_is_free(
         self, offer: Offer, seen: Sequence[Card], disk: DiskLeft | None

@@ -241,6 +241,8 @@ class JobRun:
         ends us: then the agent has it salvaged. What this host could not do, when that is why the
         epoch was given back."""
         in_order = False
+        if self._record.yields_left:
+            self._renew_note()
         try:
             if not self._prepares_for_long():
                 self._announce_start()

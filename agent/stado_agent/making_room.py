@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from stado.core.admission import Door, Offer, Reservation, admit, cards_to_keep
 from stado.core.order import ReadyEntry
 from stado.core.yields import Running, choose_victims
+from stado.errors import Unreadable
 from stado.jobs.repository import Repository
 from stado.jobs.rooms import KeptRoom, Rooms
 from stado.jobs.yielding import ask_to_yield
@@ -29,13 +30,19 @@ KEEP_AFTER_SECONDS = 600.0
 _ASK_AGAIN_SECONDS = 600.0
 """A job that was asked and still runs then is counted on no more, and may be asked again."""
 
+_LEAVE_SECONDS = 600.0
+"""So long a job is left alone for which room was kept in vain, or that others see to."""
+
+_LOOKED_AT_MAX = 8
+"""Jobs without room that one look goes into."""
+
 _SWEEP_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
 class HostNow:
-    """What a look is about: `left` is free now, `whole` if nothing ran, `without` what would be if
-    these had gone."""
+    """What a look is about: `left` is free now, `whole` if nothing of ours ran, `without` what
+    would be if these had gone."""
 
     left: Offer
     whole: Offer
@@ -54,14 +61,24 @@ class _Kept:
 
 
 class RoomMaker:
-    """Of one agent. Turned each beat."""
+    """Of one agent. Turned now and then, at most each beat. `is_for_us`: whether nothing but room
+    keeps the job of an entry from this host, by its record and the deployment's limits."""
 
-    def __init__(self, repo: Repository, *, consumer: str, incarnation: str) -> None:
+    def __init__(
+        self,
+        repo: Repository,
+        *,
+        consumer: str,
+        incarnation: str,
+        is_for_us: Callable[[ReadyEntry], bool],
+    ) -> None:
         self._repo = repo
         self._consumer = consumer
+        self._is_for_us = is_for_us
         self._rooms = Rooms(repo, consumer=consumer, incarnation=incarnation)
         self._kept: _Kept | None = None
         self._blocked_since: dict[str, float] = {}
+        self._left_until: dict[str, float] = {}
         self._sweep_at = float("-inf")
 
     @property
@@ -89,37 +106,69 @@ class RoomMaker:
         if self._kept is not None:
             self._make_room(self._kept, host)
 
+    def give_up(self) -> None:
+        """Keeps room for nobody: the job has it or is gone, or this host takes none."""
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            log.info("event=room_given_up job=%s", kept.entry.job_id)
+            self._rooms.give_up(kept.room)
+
     # --- one after another --------------------------------------------------------------
 
     def _go_on(self, waiting: Sequence[ReadyEntry], host: HostNow) -> None:
-        """Renews the note, as long as the job waits and could run here."""
+        """Renews the note, as long as the job waits and will have room once ours have gone."""
         if self._kept is None:
             return
         job_id = self._kept.entry.job_id
         entry = next((one for one in waiting if one.job_id == job_id), None)
-        if entry is None or not self._fits(entry, host.whole):
-            self._give_up()
+        in_vain = not host.running and entry is not None and not self._fits(entry, host.left)
+        if entry is None or in_vain or not self._fits(entry, host.whole):
+            self._leave(job_id)
+            self.give_up()
             return
         room = self._rooms.renew(self._kept.room)
         self._kept = None if room is None else _Kept(entry, room, self._kept.asked_at)
 
     def _begin(self, waiting: Sequence[ReadyEntry], host: HostNow) -> None:
-        """With the first that could run here, and finds no room: those behind it have to wait."""
-        entry = next((one for one in waiting if self._fits(one, host.whole)), None)
-        if entry is None or self._fits(entry, host.left):
-            self._blocked_since.clear()
-            return
+        """With the first that has waited long enough: those behind it have to wait then. One that
+        others see to keeps nobody from being looked at."""
         now = self._repo.clock.monotonic()
-        since = self._blocked_since.get(entry.job_id, now)
-        self._blocked_since = {entry.job_id: since}
-        waited = now - since
+        self._left_until = {name: at for name, at in self._left_until.items() if at > now}
+        blocked = self._blocked(waiting, host)
+        self._blocked_since = {
+            entry.job_id: self._blocked_since.get(entry.job_id, now) for entry in blocked
+        }
+        for entry in blocked:
+            if self._kept is None and entry.job_id not in self._left_until:
+                self._keep_if_time(entry, host, now)
+
+    def _blocked(self, waiting: Sequence[ReadyEntry], host: HostNow) -> list[ReadyEntry]:
+        """The first of those that this host could run, and has no room for."""
+        now_ms = self._repo.now_ms()
+        whole, left = Door(host.whole, now_ms=now_ms), Door(host.left, now_ms=now_ms)
+        found: list[ReadyEntry] = []
+        for entry in waiting:
+            if whole.lets_in(entry.needs) and not left.lets_in(entry.needs):
+                found.append(entry)
+                if len(found) == _LOOKED_AT_MAX:
+                    break
+        return found
+
+    def _keep_if_time(self, entry: ReadyEntry, host: HostNow, now: float) -> None:
+        waited = now - self._blocked_since[entry.job_id]
         victims = waited >= YIELD_AFTER_SECONDS and self._victims(entry, host)
         if not victims and waited < KEEP_AFTER_SECONDS:
             return
-        room = self._rooms.keep(entry.job_id)
-        if room is not None:
-            log.info("event=room_kept job=%s", entry.job_id)
-            self._kept = _Kept(entry, room)
+        room = self._rooms.keep(entry.job_id) if self._is_for_us(entry) else None
+        if room is None:
+            self._leave(entry.job_id)
+            return
+        log.info("event=room_kept job=%s", entry.job_id)
+        self._kept = _Kept(entry, room)
+
+    def _leave(self, job_id: str) -> None:
+        leave = _LEAVE_SECONDS * self._repo.entropy.uniform(0.1, 0.2)
+        self._left_until[job_id] = self._repo.clock.monotonic() + leave
 
     def _make_room(self, kept: _Kept, host: HostNow) -> None:
         """Asks no more jobs than it takes, counting on those that were asked already."""
@@ -128,10 +177,16 @@ class RoomMaker:
         going = [one for one in host.running if (one.job_id, one.epoch) in asked]
         if self._fits(kept.entry, host.without(going)):
             return
-        for victim in self._victims(kept.entry, host):
-            if (victim.job_id, victim.epoch) not in asked:
-                self._ask(victim, kept.entry)
-                kept.asked_at[victim.job_id, victim.epoch] = now
+        victims = [
+            one for one in self._victims(kept.entry, host) if (one.job_id, one.epoch) not in asked
+        ]
+        if victims and not self._is_for_us(kept.entry):
+            self._leave(kept.entry.job_id)
+            self.give_up()
+            return
+        for victim in victims:
+            self._ask(victim, kept.entry)
+            kept.asked_at[victim.job_id, victim.epoch] = now
 
     def _victims(self, entry: ReadyEntry, host: HostNow) -> list[Running]:
         return choose_victims(
@@ -139,18 +194,16 @@ class RoomMaker:
         )
 
     def _ask(self, victim: Running, entry: ReadyEntry) -> None:
+        """What was asked of a job and cannot be read keeps it where it is."""
         note = f"job {entry.job_id} with priority {entry.priority:,} waits for room"
         log.info("event=yield_asked job=%s for=%s", victim.job_id, entry.job_id)
-        ask_to_yield(self._repo, victim.job_id, victim.epoch, by=self._consumer, note=note)
+        try:
+            ask_to_yield(self._repo, victim.job_id, victim.epoch, by=self._consumer, note=note)
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
 
     def _fits(self, entry: ReadyEntry, offer: Offer) -> bool:
         return admit(entry.needs, offer, now_ms=self._repo.now_ms()) is None
-
-    def _give_up(self) -> None:
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
-            log.info("event=room_given_up job=%s", kept.entry.job_id)
-            self._rooms.give_up(kept.room)
 
     def _sweep_when_due(self) -> None:
         now = self._repo.clock.monotonic()

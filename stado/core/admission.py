@@ -171,7 +171,7 @@ def _no_room(needs: Needs, offer: Offer) -> Refusal | None:
             "waiting_capacity",
             f"needs {_gib(needs.memory_mib)} of memory, {_gib(offer.memory_mib)[:-4]} are free",
         )
-    if offer.disk_mib is not None and needs.disk_mib > offer.disk_mib:
+    if needs.disk_mib and offer.disk_mib is not None and needs.disk_mib > offer.disk_mib:
         return Refusal(
             "waiting_capacity",
             f"needs {_gib(needs.disk_mib)} of disk, {_gib(offer.disk_mib)} are free",

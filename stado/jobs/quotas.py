@@ -98,6 +98,19 @@ def _take_one(repo: Repository, scope: Scope, record: Record, holder: Holder) ->
     raise ScopeFull(scope)
 
 
+def has_slots(repo: Repository, record: Record, settings: DeploymentSettings) -> bool:
+    """Whether each limit that a queued job falls under has a place for it now. A listing each."""
+    scopes = scopes_of(
+        record.spec, base_id=base_of(record.id), user=record.submitter, settings=settings
+    )
+    return all(_has_place(repo, scope) for scope in scopes)
+
+
+def _has_place(repo: Repository, scope: Scope) -> bool:
+    held = [number for number, one in slots_in(repo, keys.slots_of(scope.name)).items() if one.size]
+    return bool(free_slots(held, scope.limit))
+
+
 def slots_in(repo: Repository, beginning: str) -> dict[int, Entry]:
     """The objects of one limit's places, by number; an empty one is free. A listing for each
     thousand."""

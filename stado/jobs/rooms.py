@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from stado.core import keys
 from stado.core.liveness import Vigil
 from stado.core.records import RoomNote
-from stado.errors import Conflict
+from stado.errors import Conflict, Unreadable
 from stado.jobs.repository import Repository
 from stado.storage.port import Version
 
@@ -49,7 +49,11 @@ class Rooms:
         version = self._repo.create(keys.room(job_id), note)
         if version is not None:
             return KeptRoom(note, version)
-        found = self._repo.find(RoomNote, keys.room(job_id))
+        try:
+            found = self._repo.find(RoomNote, keys.room(job_id))
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
+            return self._replace(note, self._repo.store.head(error.key).version)
         if found is None:
             return None
         if found.value.consumer != self._consumer and not self._is_silent(found.value):
@@ -57,9 +61,16 @@ class Rooms:
         return self._replace(note, found.version)
 
     def renew(self, room: KeptRoom) -> KeptRoom | None:
-        """None when the note is another's by now, or gone."""
+        """None when the note is another's by now, or gone. One that we wrote without hearing of
+        it is ours."""
         note = room.note.evolve(counter=room.note.counter + 1, at=self._repo.now())
-        return self._replace(note, room.version)
+        renewed = self._replace(note, room.version)
+        if renewed is not None:
+            return renewed
+        found = self._repo.find(RoomNote, keys.room(note.job_id))
+        if found is None or found.value.incarnation != self._incarnation:
+            return None
+        return KeptRoom(found.value, found.version)
 
     def give_up(self, room: KeptRoom) -> None:
         try:

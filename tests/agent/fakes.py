@@ -573,6 +573,8 @@ class FakeHardware:
     def __init__(self, *, cpu: float = 4.0, memory_gb: float = 16.0) -> None:
         self.cpu = cpu
         self.memory_gb = memory_gb
+        self.memory_available_gb: float | None = None
+        """None: all of it."""
         self.disk_error: OSError | None = None
         self.disk_free = 100 * GIB
         self.boot = "boot-1"
@@ -594,7 +596,8 @@ class FakeHardware:
         return round(self.memory_gb * GIB)
 
     def memory_available_bytes(self) -> int:
-        return round(self.memory_gb * GIB)
+        available = self.memory_available_gb
+        return round((self.memory_gb if available is None else available) * GIB)
 
     def disk_free_bytes(self, folder: Path) -> int:
         if self.disk_error is not None:

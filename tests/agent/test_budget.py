@@ -61,8 +61,9 @@ def test_no_disk_is_promised_that_is_reserved_or_taken_or_not_known() -> None:
     disk = DiskLeft(total_mib=1000, free_mib=700)
     budget = Budget(_Host(), Limits(), disk=lambda: disk)
     assert budget.offer([]).disk_mib == 700
-    assert budget.offer([held(1, 1, disk_mib=200)]).disk_mib == 700
-    assert budget.offer([held(1, 1, disk_mib=400)]).disk_mib == 600
+    assert budget.offer([held(1, 1, disk_mib=200)]).disk_mib == 500
+    disk = DiskLeft(total_mib=1000, free_mib=400)
+    assert budget.offer([held(1, 1, disk_mib=400)]).disk_mib == 300
     assert Budget(_Host(), Limits()).offer([]).disk_mib == 0
 
 
@@ -84,3 +85,25 @@ def test_of_a_card_no_more_is_offered_than_is_free_or_not_reserved() -> None:
 def test_a_host_that_one_job_has_for_itself_offers_nothing() -> None:
     """R185"""
     assert Budget(_Host(), Limits()).offer([held(1, 1, exclusive=True)]).spent
+
+
+def test_what_is_promised_and_not_used_yet_is_not_promised_twice() -> None:
+    """R183: of 1,000 others had 550 when no job ran; what the first has reserved is still free."""
+    disk = DiskLeft(total_mib=1000, free_mib=450)
+    budget = Budget(_Host(), Limits(), disk=lambda: disk)
+    assert budget.offer([]).disk_mib == 450
+    first = held(1, 1, disk_mib=300)
+    assert budget.offer([first]).disk_mib == 150
+    assert budget.beside([], of=[first]).disk_mib == 450
+
+
+def test_memory_of_others_is_not_counted_on_once_jobs_have_gone() -> None:
+    host = _Host(free_gb=20)
+    budget = Budget(host, Limits())
+    budget.offer([])
+    host.free_gb = 12
+    job = held(1000, 8 * 1024)
+    assert budget.offer([job]).memory_mib == 12 * 1024
+    assert budget.beside([], of=[job]).memory_mib == 20 * 1024
+    host.free_gb = 30
+    assert budget.beside([], of=[job]).memory_mib == 30 * 1024

@@ -8,6 +8,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.records import RoomNote
+from stado.core.settings import DeploymentSettings, with_value
 from stado.core.states import State
 from stado.jobs.rooms import Rooms
 from stado.ports import Accelerator
@@ -104,7 +105,7 @@ def test_who_stands_before_the_job_is_still_let_in(host: Host) -> None:
     host.submit("true", cpu=3)
     host.step_to_start()
     (large,) = host.submit("true", cpu=4, priority=1)
-    host.step_for(KEEP_AFTER_SECONDS + 60)
+    host.step_for(KEEP_AFTER_SECONDS + 150)
     assert host.capacity().keeps_room_for == large
     (behind,) = host.submit("true", cpu=1)
     (before,) = host.submit("true", cpu=1, priority=2)
@@ -143,6 +144,92 @@ def test_notes_of_hosts_that_are_gone_are_forgotten(host: Host) -> None:
     assert rooms.sweep() == 0
     host.clock.sleep(11 * LEASE)
     assert rooms.sweep() == 1
+
+
+def test_a_host_that_small_jobs_fill_exactly_keeps_room_all_the_same(host: Host) -> None:
+    """A large job of the highest priority does not starve behind small ones."""
+    host.script(300)
+    host.world.submit(*["true"] * 4)
+    host.step_to_start(4)
+    (large,) = host.submit("true", cpu=4, priority=9)
+    host.world.submit(*["true"] * 60)
+    for _ in range(40):
+        host.step_for(60)
+        if State.QUEUED not in states(host, large):
+            break
+    assert State.QUEUED not in states(host, large)
+
+
+def test_no_room_is_made_where_others_use_what_is_missing(host: Host) -> None:
+    """R157: memory that no job of ours has does not get free."""
+    host.script(5000)
+    host.hardware.memory_available_gb = 10
+    host.step_for(1)
+    (victim,) = host.submit("true", yieldable=True, max_yields=5)
+    host.step_to_start()
+    host.submit("true", memory_gb=12, priority=5)
+    host.step_for(KEEP_AFTER_SECONDS + 120)
+    assert states(host, victim) == {State.RUNNING}
+    assert host.world.names(keys.ROOMS) == []
+    (behind,) = host.submit("true")
+    host.step_for(60)
+    assert states(host, behind) == {State.RUNNING}
+
+
+def test_no_room_is_made_for_a_job_that_a_limit_holds_back(host: Host) -> None:
+    """R157"""
+    settings = with_value(DeploymentSettings(), "groups.limits", {"lic": 0})
+    host.world.store.create(keys.SETTINGS, settings.encode())
+    host.script(5000)
+    (victim,) = host.submit("true", cpu=4, yieldable=True, max_yields=5)
+    host.step_to_start()
+    host.submit("true", cpu=4, priority=5, group="lic")
+    host.step_for(4 * YIELD_AFTER_SECONDS)
+    assert states(host, victim) == {State.RUNNING}
+
+
+def test_no_room_is_made_for_a_job_that_another_host_is_asked_for(host: Host) -> None:
+    """R157: of five things that it asks for four are in its name."""
+    facts = ["a=1", "b=2", "c=3", "d=4"]
+    host.agent = host.new_agent(labels=tuple(facts))
+    host.script(5000)
+    (victim,) = host.submit("true", cpu=4, yieldable=True, max_yields=5)
+    host.step_to_start()
+    for kind in ("x", "y", "z", "u", "v"):
+        host.submit("true", cpu=4, priority=5, labels=facts, machine_type=kind)
+    host.step_for(4 * YIELD_AFTER_SECONDS)
+    assert states(host, victim) == {State.RUNNING}
+
+
+def test_what_was_asked_and_cannot_be_read_stops_nothing_else(host: Host) -> None:
+    host.script(5000)
+    (first, second) = host.submit("true", "true", cpu=2, yieldable=True, max_yields=1)
+    host.step_to_start(2)
+    for job in (first, second):
+        host.world.store.put(keys.asks(job, 1), b"rubbish")
+    host.submit("true", cpu=2, priority=5)
+    host.step_for(120)
+    assert states(host, first) == states(host, second) == {State.RUNNING}
+    assert host.capacity().hindrance is None
+
+
+def test_a_note_that_was_written_without_an_answer_is_ours(host: Host) -> None:
+    repo = host.world.repo
+    rooms = Rooms(repo, consumer=NAME, incarnation="a")
+    kept = rooms.keep(host.world.submit())
+    assert kept is not None
+    unheard = rooms.renew(kept)
+    assert unheard is not None
+    again = rooms.renew(kept)
+    assert again is not None
+    assert again.version == unheard.version
+
+
+def test_a_note_that_cannot_be_read_is_replaced(host: Host) -> None:
+    job = host.world.submit()
+    host.world.store.put(keys.room(job), b"rubbish")
+    rooms = Rooms(host.world.repo, consumer=NAME, incarnation="a")
+    assert rooms.keep(job) is not None
 
 
 # Cards
