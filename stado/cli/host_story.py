@@ -88,6 +88,8 @@ def why_no_jobs(story: HostStory) -> str | None:
 
 
 def _why_full(one: Capacity) -> str | None:
+    if one.closed:
+        return "a job has it for itself"
     if one.cpu_free <= 0:
         return "all its cores are given to jobs"
     return "all its memory is in use" if one.memory_free_gb <= 0 else None
@@ -99,6 +101,8 @@ def _lines(story: HostStory) -> Iterator[tuple[str, str]]:
     yield "state", "unknown" if sight is None else sight.word
     why = why_no_jobs(story)
     yield "takes jobs", f"no: {why}" if why is not None else "yes: what fits into what is free"
+    if sight is not None and sight.capacity.keeps_room_for is not None:
+        yield "keeps room", f"for job {sight.capacity.keeps_room_for}, which it passed by for long"
     if sight is not None:
         yield from _report_lines(sight, story.held, story.now)
     if story.orders is not None:

@@ -354,6 +354,10 @@ def test_why_a_host_takes_nothing_is_one_sentence(stado: Program, world: World) 
     assert "it has not been heard for 5h" in stado.json("hosts", "a@box")["why"]
     report(world, "a@box", cpu_free=0)
     assert stado.json("hosts", "a@box")["why"] == "all its cores are given to jobs"
+    report(world, "a@box", closed=True)
+    assert stado.json("hosts", "a@box")["why"] == "a job has it for itself"
+    report(world, "a@box", keeps_room_for="b" * 16)
+    assert f"keeps room  for job {'b' * 16}" in stado.ok("hosts", "a@box")
     report(world, "a@box", draining=True)
     assert "its agent was told to stop" in stado.json("hosts", "a@box")["why"]
     report(world, "a@box")
