@@ -199,7 +199,7 @@ class Supply:
 
         over: list[ReadyEntry] = []
         for _ in range(_PAGES_MAX):
-            over += [entry for entry in page.entries if _is_over(entry, now_ms)]
+            over += [entry for entry in page.entries if entry.is_over(now_ms)]
             if page.paused or page.next_after is None or fits(page) or _is_all_later(page, now_ms):
                 break
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
@@ -247,7 +247,3 @@ def _is_all_later(page: Page, now_ms: int) -> bool:
     """Whether it ends among names behind which none can be started now: of jobs that wait for a
     time to come, in its order, and of those that wait for others."""
     return bool(page.entries) and not page.entries[-1].is_due(now_ms)
-
-
-def _is_over(entry: ReadyEntry, now_ms: int) -> bool:
-    return entry.needs.deadline_ms is not None and now_ms >= entry.needs.deadline_ms

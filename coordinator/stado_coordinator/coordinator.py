@@ -73,6 +73,9 @@ def assign(assigner: Assigner) -> bool:
     except StadoError as error:
         log.warning("event=pass_failed pass=assign error=%r", str(error))
         return False
+    except Exception:  # all that it reads others can write, and nothing but hints comes of it
+        log.exception("event=pass_failed pass=assign")
+        return False
     if report.written:
         log.info("event=assigned jobs=%d skipped=%d", report.assigned, report.skipped)
     return True

@@ -17,6 +17,8 @@ from stado.core import keys
 from stado.core.clocks import time_limit
 from stado.core.envelope import (
     CODE_LENGTH,
+    GPUS_MAX,
+    RUNTIME_SECONDS_MAX,
     code_of,
     fact_codes,
     group_code,
@@ -121,6 +123,10 @@ class ReadyEntry(NamedTuple):
         if self.waits:
             return False
         return self.due_ms is None or now_ms >= self.due_ms
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether its time is up."""
+        return self.needs.deadline_ms is not None and now_ms >= self.needs.deadline_ms
 
     @property
     def doomed(self) -> bool:
@@ -241,7 +247,13 @@ def parse_needs(code: str) -> Needs | None:
         model=codes.get("l"),
         job_type=codes.get("j"),
     )
-    return needs if needs.encode() == code else None
+    return needs if _is_possible(needs) and needs.encode() == code else None
+
+
+def _is_possible(needs: Needs) -> bool:
+    """Whether a spec can ask for it: others work with these numbers."""
+    seconds = needs.runtime_seconds
+    return needs.gpus <= GPUS_MAX and (seconds is None or 1 <= seconds <= RUNTIME_SECONDS_MAX)
 
 
 def _codes_in(text: str) -> list[str]:

@@ -373,8 +373,7 @@ def _knows_more(queued: Record, claimed: Record) -> bool:
 
 def _is_over(entries: Iterable[ReadyEntry], now_ms: int) -> bool:
     """Whether an entry of a job says that its time is up."""
-    moments = (entry.needs.deadline_ms for entry in entries)
-    return any(at_ms is not None and now_ms >= at_ms for at_ms in moments)
+    return any(entry.is_over(now_ms) for entry in entries)
 
 
 def _bounded(entries: Iterable[Entry]) -> Iterable[Entry]:

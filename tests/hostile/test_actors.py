@@ -127,6 +127,35 @@ def test_a_coordinator_goes_on_when_its_own_lease_is_overwritten(world: World) -
     assert [entry.job_id for entry in world.entries()] == [job]
 
 
+def test_a_coordinator_leaves_alone_what_no_job_can_ask_for(world: World) -> None:
+    """A run time of nothing."""
+    job = world.submit(spec=Spec(command="", runtime_seconds_estimate=60))
+    (entry,) = world.entries()
+    forged = entry.name.partition("~")[0].replace(job, "a" * 16)
+    world.store.put(keys.ready(f"{forged}~c1000.m1024.r0"), b"")
+    assert tick_once(world.repo, holder="cron")
+
+
+def test_a_fault_in_the_pass_of_hints_does_not_end_a_coordinator(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told with its place, and jobs are given back as ever."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("nobody thought of this")
+
+    monkeypatch.setattr("stado.jobs.assignments.plan_jobs", broken)
+    coordinator = Coordinator(world.repo, holder="coordinator")
+    lost = world.submit("lost")
+    world.start(ALICE)
+    for _ in range(24):
+        coordinator.tick()
+        world.clock.sleep(TICK)
+    assert world.find(lost).record.epoch == 2
+    assert "ValueError: nobody thought of this" in caplog.text
+    assert not tick_once(world.repo, holder="cron")
+
+
 @payloads
 def test_a_record_that_is_another_jobs_moves_neither(world: World, payload: bytes) -> None:
     """The queue record of one job under the key of another, with an entry for each."""
