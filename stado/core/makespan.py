@@ -100,13 +100,9 @@ def plan_jobs(
     not known on any host has no place, whatever its priority."""
     plan = Plan()
     lines = [_Timeline(host, now_ms) for host in hosts]
-    budget = min(KINDS_MAX, max(1, _LOOKS_MAX // max(1, len(hosts))))
-    kinds = _kinds(entries, lines, times, plan)
-    for number, kind in enumerate(sorted(kinds, key=lambda one: one.rank)):
-        if number >= budget:
-            plan.unplanned[Unplanned.NOT_PLANNED] += kind.entries
-        else:
-            _place(kind, plan)
+    kinds = _kinds(_groups(entries, times, plan), lines, times, plan)
+    for kind in sorted(kinds, key=lambda one: one.rank):
+        _place(kind, plan)
     return plan
 
 
@@ -118,14 +114,14 @@ class _Chance:
     run_time: RunTime
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """Jobs that are equal in priority, in needs but the deadline, and so in run time."""
 
     priority: int
     shape: _Shape
     chances: list[_Chance]
-    entries: list[ReadyEntry] = field(default_factory=list)
+    entries: list[ReadyEntry]
 
     @property
     def rank(self) -> tuple[int, int, int, str]:
@@ -135,25 +131,44 @@ class _Kind:
         return (-self.priority, -longest, first.queued_ms, first.job_id)
 
 
-def _kinds(
-    entries: Iterable[ReadyEntry], lines: Sequence[_Timeline], times: RunTimes, plan: Plan
-) -> list[_Kind]:
-    """Those that have a chance somewhere; what becomes of the others is noted in the plan."""
-    kinds: dict[tuple[int, Needs], _Kind | Unplanned] = {}
-    shapes: dict[Needs, _Shape] = {}
+def _groups(
+    entries: Iterable[ReadyEntry], times: RunTimes, plan: Plan
+) -> dict[tuple[int, Needs], list[ReadyEntry]]:
+    """By priority and needs, those that may have a run time; the others are noted in the plan."""
+    groups: dict[tuple[int, Needs], list[ReadyEntry]] = defaultdict(list)
     for entry in entries:
-        needs = _alike(entry.needs)
-        kind = kinds.get((entry.priority, needs))
-        if kind is None:
-            bare = replace(needs, runtime_seconds=None, model=None)
-            shape = shapes.setdefault(bare, _Shape(bare))
-            kind = _kind_of(entry.priority, needs, shape, lines, times)
-            kinds[entry.priority, needs] = kind
-        if isinstance(kind, Unplanned):
-            plan.unplanned[kind].append(entry)
+        if times.may_know(entry.needs):
+            groups[entry.priority, _alike(entry.needs)].append(entry)
         else:
-            kind.entries.append(entry)
-    return [kind for kind in kinds.values() if isinstance(kind, _Kind)]
+            plan.unplanned[Unplanned.NO_RUN_TIME].append(entry)
+    return groups
+
+
+def _kinds(
+    groups: dict[tuple[int, Needs], list[ReadyEntry]],
+    lines: Sequence[_Timeline],
+    times: RunTimes,
+    plan: Plan,
+) -> list[_Kind]:
+    """Those that have a chance somewhere; what becomes of the others is noted in the plan. No more
+    are tried than there is time for, which a turn's other work waits for."""
+    kinds: list[_Kind] = []
+    shapes: dict[Needs, _Shape] = {}
+    budget = min(KINDS_MAX, max(1, _LOOKS_MAX // max(1, len(lines))))
+    ordered = sorted(groups.items(), key=lambda item: item[1][0].rank)
+    for (priority, needs), entries in ordered[:budget]:
+        bare = replace(needs, runtime_seconds=None, model=None)
+        shape = shapes.setdefault(bare, _Shape(bare))
+        chances = _chances(needs, shape, lines, times)
+        if chances:
+            kinds.append(_Kind(priority, shape, chances, entries))
+        else:
+            is_stated = needs.runtime_seconds is not None
+            why = Unplanned.NO_HOST if is_stated else Unplanned.NO_RUN_TIME
+            plan.unplanned[why] += entries
+    for _, entries in ordered[budget:]:
+        plan.unplanned[Unplanned.NOT_PLANNED] += entries
+    return kinds
 
 
 @lru_cache(maxsize=8192)
@@ -166,20 +181,15 @@ def _alike(needs: Needs) -> Needs:
     return replace(needs, deadline_ms=None, job_type=None, runtime_seconds=seconds)
 
 
-def _kind_of(
-    priority: int, needs: Needs, shape: _Shape, lines: Sequence[_Timeline], times: RunTimes
-) -> _Kind | Unplanned:
-    if needs.runtime_seconds is None and needs.model is None:
-        return Unplanned.NO_RUN_TIME
-    chances = [
+def _chances(
+    needs: Needs, shape: _Shape, lines: Sequence[_Timeline], times: RunTimes
+) -> list[_Chance]:
+    return [
         _Chance(line, run_time)
         for line in lines
         if (hardware := line.ability(shape).hardware) is not None
         and (run_time := times.of_needs(needs, hardware)) is not None
     ]
-    if chances:
-        return _Kind(priority, shape, chances)
-    return Unplanned.NO_HOST if needs.runtime_seconds is not None else Unplanned.NO_RUN_TIME
 
 
 def _place(kind: _Kind, plan: Plan) -> None:

@@ -92,7 +92,8 @@ Code = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]{1,64}\Z")]
 
 RunId = Annotated[str, msgspec.Meta(pattern=rf"\A{RUN_PATTERN.pattern}\Z")]
 BaseId = Annotated[str, msgspec.Meta(pattern=rf"\A{BASE_PATTERN.pattern}\Z")]
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=9_999_999_999_999)]
+MILLISECONDS_MAX = 9_999_999_999_999
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
 """Since 1970, in the 13 digits that an index entry has for it."""
 
 Line = Annotated[str, msgspec.Meta(max_length=1024)]

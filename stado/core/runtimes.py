@@ -78,9 +78,9 @@ class RunTimes:
             return None
         return self._by_code.get((needs.model, hardware))
 
-    def has_code(self, code: str) -> bool:
-        """Whether some run of the model that it stands for was measured."""
-        return code in self._models
+    def may_know(self, needs: Needs) -> bool:
+        """Whether it is known for some hardware; where not, `of_needs` has nothing for any."""
+        return needs.runtime_seconds is not None or needs.model in self._models
 
     def model_of(self, code: str) -> str | None:
         """The model that a code stands for, where one was measured."""

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from stado.core import keys
 from stado.core.admission import Reservation
+from stado.core.documents import COUNT_MAX
 from stado.core.hints import (
     ASSIGNED_MAX,
     SKIPPED_MAX,
@@ -25,8 +26,8 @@ from stado.core.hints import (
 from stado.core.ids import milliseconds
 from stado.core.makespan import Placed, Plan, PlanHost, Running, Unplanned, plan_jobs
 from stado.core.offers import offer_left, offer_whole
-from stado.core.order import Needs, ReadyEntry, job_type_of, model_code, needs_of
-from stado.core.records import Capacity, Record
+from stado.core.order import ReadyEntry, job_type_of, model_code, needs_of
+from stado.core.records import MILLISECONDS_MAX, Capacity, Record
 from stado.core.runtimes import RunTimes, no_run_time_text
 from stado.core.states import State
 from stado.errors import Unreadable
@@ -163,7 +164,7 @@ class Assigner:
         entries = self._startable(now_ms)
         sights: list[AgentSight] = []
         hosts: list[PlanHost] = []
-        if any(_may_be_known(entry.needs, times) for entry in entries):
+        if any(times.may_know(entry.needs) for entry in entries):
             sights = [one for one in self._fleet.look() if one.state is AgentState.WORKING]
             held = held_by(self._running.look())
             hosts = [plan_host(one, held[one.capacity.consumer], times) for one in sights]
@@ -183,7 +184,7 @@ class Assigner:
             if page.next_after is None:
                 break
             after = page.next_after
-        return [one for one in entries if one.is_due(now_ms) and not _is_over(one, now_ms)]
+        return [one for one in _one_each(entries) if one.is_due(now_ms) and not one.is_over(now_ms)]
 
     def _note(self, plan: Plan, capacities: Sequence[Capacity], now_ms: int) -> AssignReport:
         before = self._document.get()
@@ -194,13 +195,13 @@ class Assigner:
             return AssignReport(*report_of, written=False)
         now = self._repo.now()
         document = Assignments(
-            counter=1 if before is None else before.counter + 1,
+            counter=1 if before is None else min(before.counter + 1, COUNT_MAX),
             at=now,
             expires_at=now + timedelta(seconds=_VALID_TICKS * self._tick_seconds),
             by=self._by,
             hosts=hosts,
             planned=len(plan.placed),
-            ends_ms=plan.ends_ms,
+            ends_ms=None if plan.ends_ms is None else min(plan.ends_ms, MILLISECONDS_MAX),
             skipped=skipped,
         )
         return AssignReport(*report_of, written=self._document.write(document))
@@ -267,14 +268,15 @@ _TEXTS = {
 }
 
 
-def _may_be_known(needs: Needs, times: RunTimes) -> bool:
-    if needs.runtime_seconds is not None:
-        return True
-    return needs.model is not None and times.has_code(needs.model)
-
-
-def _is_over(entry: ReadyEntry, now_ms: int) -> bool:
-    return entry.needs.deadline_ms is not None and now_ms >= entry.needs.deadline_ms
+def _one_each(entries: Sequence[ReadyEntry]) -> list[ReadyEntry]:
+    """Of a job with several entries that of the latest epoch: which one its record computes to,
+    only the record says."""
+    latest: dict[str, ReadyEntry] = {}
+    for entry in entries:
+        known = latest.get(entry.job_id)
+        if known is None or entry.epoch > known.epoch:
+            latest[entry.job_id] = entry
+    return [entry for entry in entries if latest[entry.job_id] is entry]
 
 
 def _since(before: Assignments | None) -> dict[str, int]:
@@ -287,8 +289,9 @@ def _since(before: Assignments | None) -> dict[str, int]:
 def _host_plans(
     plan: Plan, capacities: Sequence[Capacity], since: dict[str, int], now_ms: int
 ) -> list[HostPlan]:
-    """Those that begin first, as many as the document holds."""
-    first = sorted(plan.placed, key=lambda one: one.begins_ms)[:ASSIGNED_MAX]
+    """Those that begin first, as many as the document holds, and no later than it can say."""
+    soon = [one for one in plan.placed if one.begins_ms <= MILLISECONDS_MAX]
+    first = sorted(soon, key=lambda one: one.begins_ms)[:ASSIGNED_MAX]
     by_host: dict[str, list[Placed]] = defaultdict(list)
     for one in first:
         by_host[one.host].append(one)
@@ -300,7 +303,7 @@ def _host_plans(
             jobs=[
                 Assignment(
                     entry=one.entry.name,
-                    since_ms=since.get(one.entry.name, now_ms),
+                    since_ms=min(since.get(one.entry.name, now_ms), now_ms),
                     seconds=one.run_time.seconds,
                     begins_ms=one.begins_ms,
                 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Generic
 
+from stado.core.documents import decode
 from stado.errors import Conflict, NotFound, Unreadable
 from stado.jobs.repository import Repository, Value
 from stado.storage.port import Version
+
+log = logging.getLogger(__name__)
 
 
 def find_derived(repo: Repository, kind: type[Value], key: str) -> Value | None:
@@ -53,9 +57,16 @@ class Derived(Generic[Value]):
             return None
 
     def write(self, document: Value) -> bool:
-        """Whether it stands. Not where another writer was first: `get` then tells what it said."""
+        """Whether it stands. Not where another writer was first: `get` then tells what it said.
+        What nobody could read is told in the log, and not written."""
+        data = document.encode()
         try:
-            version = self._write(document)
+            decode(self._kind, self._key, data)
+        except Unreadable as error:
+            log.error("event=not_written key=%s error=%r", self._key, str(error))
+            return False
+        try:
+            version = self._write(document, data)
         except Conflict:
             version = None
         self._loaded = version is not None
@@ -63,7 +74,7 @@ class Derived(Generic[Value]):
             self._known, self._version = document, version
         return version is not None
 
-    def _write(self, document: Value) -> Version | None:
+    def _write(self, document: Value, data: bytes) -> Version | None:
         if self._version is None:
             return self._repo.create(self._key, document)
-        return self._repo.store.replace(self._key, document.encode(), self._version)
+        return self._repo.store.replace(self._key, data, self._version)

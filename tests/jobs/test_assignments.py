@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 from stado.core import keys
+from stado.core.documents import COUNT_MAX
 from stado.core.hints import Assignments, Estimates
 from stado.core.ids import milliseconds
 from stado.core.records import Capacity
 from stado.core.runtimes import RunTime, RunTimes, no_run_time_text
 from stado.core.spec import Spec
 from stado.core.usage import Use, use_key
-from stado.jobs.assignments import Assigner, read_assignments
+from stado.jobs.assignments import Assigner, AssignReport, read_assignments
 from stado.jobs.changes import pause_queue
 from stado.jobs.claim import Place
+from stado.jobs.derived import Derived
 from stado.jobs.estimates import Measuring, read_estimates
 from stado.storage.observe import CountingStore
 from tests.jobs.world import ALICE, TICK, World
@@ -160,6 +162,69 @@ def test_a_document_that_is_spoilt_is_written_anew(world: World) -> None:
         world.store.put(key, b"nonsense")
     Assigner(world.repo, by="one").turn()
     assert assigned(world) == {job: "alice"}
+
+
+# --- what others put into the bucket -------------------------------------------------------
+
+
+def put_entry(world: World, job_id: str, *, epoch: int, needs: str) -> str:
+    """A name that no queue record computes to; it may be another's work."""
+    (first,) = [one for one in world.entries() if one.job_id == job_id][:1]
+    head = first.name.partition(".")[0]
+    name = f"{head}.{epoch}.forged~{needs}"
+    world.store.create(keys.ready(name), b"")
+    return name
+
+
+def test_a_job_with_two_entries_is_assigned_once_by_its_latest_epoch(world: World) -> None:
+    broadcast(world)
+    job = world.submit(spec=KNOWN)
+    later = put_entry(world, job, epoch=2, needs="c1000.m1024.r90")
+    put_entry(world, job, epoch=1, needs="c1000.m1024.r30")
+    assert Assigner(world.repo, by="one").turn() == AssignReport(1, 0, written=True)
+    ((assignment,),) = [host.jobs for host in document(world).hosts]
+    assert assignment.entry == later
+
+
+def test_ends_that_no_document_can_hold_are_cut(world: World) -> None:
+    """Jobs of ten years each on one host: the last begins after the year 2286."""
+    broadcast(world, cores=1)
+    world.submit(*["true"] * 40, spec=Spec(command="", runtime_seconds_estimate=3660 * 86_400))
+    Assigner(world.repo, by="one").turn()
+    found = document(world)
+    assert (found.planned, found.ends_ms) == (40, 9_999_999_999_999)
+    assert 20 < len(found.hosts[0].jobs) < 40
+
+
+def test_what_a_forged_document_says_is_put_right(world: World) -> None:
+    broadcast(world)
+    world.submit(spec=KNOWN)
+    assigner = Assigner(world.repo, by="one")
+    assigner.turn()
+    known = document(world)
+    late = [
+        host.evolve(jobs=[job.evolve(since_ms=9_999_999_999_999) for job in host.jobs])
+        for host in known.hosts
+    ]
+    forged = known.evolve(counter=COUNT_MAX, hosts=late)
+    world.store.put(keys.ASSIGNMENTS, forged.encode())
+    world.submit(spec=KNOWN)
+    assert Assigner(world.repo, by="two").turn().written
+    now_ms = milliseconds(world.repo.now())
+    assert all(job.since_ms <= now_ms for job in document(world).hosts[0].jobs)
+
+
+def test_what_nobody_could_read_is_not_written(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    derived = Derived(world.repo, Assignments, keys.ASSIGNMENTS)
+    now = world.repo.now()
+    good = Assignments(counter=1, at=now, expires_at=now, by="one")
+    assert derived.write(good)
+    assert not derived.write(good.evolve(ends_ms=10**14))
+    assert document(world) == good
+    assert "event=not_written key=assignments.json" in caplog.text
+    assert derived.write(good.evolve(counter=2))
 
 
 # --- what was measured --------------------------------------------------------------------
