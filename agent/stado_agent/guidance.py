@@ -39,6 +39,8 @@ class Guidance:
         self._own: dict[str, ReadyEntry] = {}
         self._held_until_ms: dict[str, int] = {}
         """For other hosts, by the name of the entry."""
+        self._seen_at: dict[str, float] = {}
+        """Since when it has been there, on this host's clock: a document may say anything."""
 
     def refresh_when_due(self) -> None:
         """A conditional read each tick where there is any, and each fourth where there is none."""
@@ -68,7 +70,10 @@ class Guidance:
     def _heed(self, assignments: Assignments) -> None:
         self._forget()
         self._expires_ms = milliseconds(assignments.expires_at)
-        hold_ms = round(1000 * HOLD_TICKS * self._repo.deployment.tick_seconds)
+        hold_ms = round(1000 * self._hold_seconds)
+        seen_at, now = self._seen_at, self._repo.clock.monotonic()
+        names = [job.entry for host in assignments.hosts for job in host.jobs]
+        self._seen_at = {name: seen_at.get(name, now) for name in names}
         for host in assignments.hosts:
             is_own = (host.consumer, host.incarnation) == (self._consumer, self._incarnation)
             for job in host.jobs:
@@ -91,7 +96,12 @@ class Guidance:
         if until_ms is None:
             return False
         now_ms = self._repo.now_ms()
-        return self._counts(now_ms) and now_ms < until_ms
+        seen_for = self._repo.clock.monotonic() - self._seen_at[entry.name]
+        return self._counts(now_ms) and now_ms < until_ms and seen_for < self._hold_seconds
+
+    @property
+    def _hold_seconds(self) -> float:
+        return HOLD_TICKS * self._repo.deployment.tick_seconds
 
     def order(self) -> Callable[[ReadyEntry], Rank]:
         """The order in which this host takes jobs, as it is now. Within a priority: what it should

@@ -39,8 +39,14 @@ class Host:
         return taken
 
 
-def assign(world: World, consumer: str, *jobs: str, incarnation: str | None = None) -> None:
-    """As a coordinator does that began now."""
+def assign(
+    world: World,
+    consumer: str,
+    *jobs: str,
+    incarnation: str | None = None,
+    since_seconds: float = 0,
+) -> None:
+    """As a coordinator does that began now, or so long from now."""
     entries: dict[str, ReadyEntry] = {entry.job_id: entry for entry in world.entries()}
     now = world.repo.now()
     plan = HostPlan(
@@ -50,7 +56,7 @@ def assign(world: World, consumer: str, *jobs: str, incarnation: str | None = No
         jobs=[
             Assignment(
                 entry=entries[job].name,
-                since_ms=milliseconds(now),
+                since_ms=milliseconds(now) + round(1000 * since_seconds),
                 seconds=60,
                 begins_ms=milliseconds(now),
             )
@@ -102,6 +108,21 @@ def test_what_is_anothers_is_left_to_it_for_two_ticks(world: World) -> None:
     assert alice.takes() is None
     world.clock.sleep(2 * TICK + 1)
     assert alice.takes() == theirs
+
+
+def test_nobody_is_kept_waiting_by_a_moment_that_is_still_to_come(world: World) -> None:
+    """R165: two ticks from when an agent has seen it first are the most, however often the
+    document is renewed."""
+    theirs = submit(world, seconds=9)
+    assign(world, BOB.consumer, theirs, since_seconds=HOUR)
+    alice = Host(world)
+    taken = []
+    for _ in range(3):
+        taken.append(alice.takes())
+        world.clock.sleep(TICK)
+        assign(world, BOB.consumer, theirs, since_seconds=HOUR)
+        alice.guidance.refresh_when_due()
+    assert taken == [None, None, theirs]
 
 
 def test_what_has_expired_holds_nobody_back(world: World) -> None:
