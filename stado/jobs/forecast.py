@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from stado.core.makespan import earliest_start
 from stado.core.order import needs_of, parse_entry
-from stado.core.records import Record
+from stado.core.records import MILLISECONDS_MAX, Record
 from stado.core.runtimes import RunTimes, takes_text
 from stado.core.states import State
 from stado.errors import Unreadable
@@ -76,7 +76,7 @@ def _with_start(
         name = view.capacity.consumer
         host = plan_host(view.sight, held[name], times)
         at_ms = earliest_start(needs, host, now_ms=now_ms)
-        if at_ms is not None:
+        if at_ms is not None and at_ms <= MILLISECONDS_MAX:  # by whatever a record says
             starts.append((at_ms, name))
     if not starts:
         why = "the run time of what runs there is not known"

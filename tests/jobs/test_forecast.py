@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+from stado.core import keys
 from stado.core.ids import milliseconds
 from stado.core.records import Capacity, JobReport
 from stado.core.spec import Spec
@@ -72,6 +73,17 @@ def test_nothing_is_guessed_where_the_run_time_of_what_runs_is_not_known(world: 
     assert known.starts == (
         "nobody can say when a host has room: the run time of what runs there is not known"
     )
+
+
+def test_nobody_can_say_when_where_a_claim_is_of_the_last_year_there_is(world: World) -> None:
+    record = run(world, ALICE, 86_400).record
+    assert record.holder is not None
+    holder = record.holder.evolve(claimed_at=datetime(9999, 12, 31, 23, tzinfo=UTC))
+    forged = record.evolve(holder=holder)
+    world.store.put(keys.record(State.RUNNING, record.id), forged.encode())
+    known = forecast(world, world.submit())
+    assert known.starts_at is None
+    assert str(known.starts).startswith("nobody can say")
 
 
 def test_what_has_run_longer_than_it_should_says_nothing_of_its_end(world: World) -> None:
