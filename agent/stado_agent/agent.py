@@ -48,7 +48,7 @@ from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
-from stado_agent.making_room import HostNow, RoomMaker
+from stado_agent.making_room import HostNow, RoomMaker, RoomWaits
 from stado_agent.orders import Orders
 from stado_agent.places import order_of, place_for
 from stado_agent.quarantine import Quarantine
@@ -146,6 +146,7 @@ class AgentSettings:
     max_run_seconds: int | None = None
     """How long a command may run here; None: no limit."""
     what: WhatItIs = field(default_factory=WhatItIs)
+    room_waits: RoomWaits = field(default_factory=RoomWaits)
     accelerators: bool = True
     """Whether its host's accelerators are looked at, and for jobs."""
     version: str = ""
@@ -254,6 +255,7 @@ class Agent:
             consumer=settings.consumer,
             incarnation=self._claimant.incarnation,
             is_for_us=self._is_for_us,
+            waits=settings.room_waits,
         )
         self._make_room_at = float("-inf")
         self._supervised: list[_Supervised] = []
@@ -535,7 +537,7 @@ class Agent:
             in_hand.add(entry.job_id)
             self._full_scopes.note_tried(entry)
             one = self._idle_or_forked()
-            place = self._place_for(entry, offer)
+            place = self._place_for(entry, self._room.open_to(entry, offer, in_hand))
             one.take(entry, place.cards, self._repo.clock.monotonic())
             trial = self._health.on_probation
             order = {

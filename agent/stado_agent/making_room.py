@@ -22,13 +22,7 @@ from stado.jobs.yielding import ask_to_yield
 log = logging.getLogger(__name__)
 
 YIELD_AFTER_SECONDS = 30.0
-"""So long others may find room for a job before anything is stopped for it here."""
-
 KEEP_AFTER_SECONDS = 600.0
-"""So long a job may be passed by before what gets free here is kept for it."""
-
-_ASK_AGAIN_SECONDS = 600.0
-"""A job that was asked and still runs then is counted on no more, and may be asked again."""
 
 _LEAVE_SECONDS = 600.0
 """So long a job is left alone for which room was kept in vain, or that others see to."""
@@ -37,6 +31,18 @@ _LOOKED_AT_MAX = 8
 """Jobs without room that one look goes into."""
 
 _SWEEP_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoomWaits:
+    """How long an agent leaves things to take their course."""
+
+    yield_after_seconds: float = YIELD_AFTER_SECONDS
+    """So long others may find room for a job before anything is stopped for it here."""
+    keep_after_seconds: float = KEEP_AFTER_SECONDS
+    """So long a job may be passed by before what gets free here is kept for it."""
+    ask_again_seconds: float = 600.0
+    """A job that was asked and still runs then is counted on no more, and may be asked again."""
 
 
 @dataclass(slots=True)
@@ -71,10 +77,12 @@ class RoomMaker:
         consumer: str,
         incarnation: str,
         is_for_us: Callable[[ReadyEntry], bool],
+        waits: RoomWaits,
     ) -> None:
         self._repo = repo
         self._consumer = consumer
         self._is_for_us = is_for_us
+        self._waits = waits
         self._rooms = Rooms(repo, consumer=consumer, incarnation=incarnation)
         self._kept: _Kept | None = None
         self._blocked_since: dict[str, float] = {}
@@ -89,13 +97,27 @@ class RoomMaker:
     def kept_from(self, left: Offer, in_hand: Collection[str]) -> Callable[[ReadyEntry], bool]:
         """Which jobs are not to be let in, because they would take what is kept for another, unless
         that is being started here already."""
+        others = self._others_may_have(left, in_hand)
+        if others is None:
+            return lambda _: False
+        door = Door(others, now_ms=self._repo.now_ms())
+        return lambda entry: self._stands_behind(entry) and not door.lets_in(entry.needs)
+
+    def open_to(self, entry: ReadyEntry, left: Offer, in_hand: Collection[str]) -> Offer:
+        """What this job may have of what is left: not what is kept from it, the cards included."""
+        others = self._others_may_have(left, in_hand)
+        return left if others is None or not self._stands_behind(entry) else others
+
+    def _others_may_have(self, left: Offer, in_hand: Collection[str]) -> Offer | None:
+        """Beside what is kept; None when nothing is."""
         kept = self._kept
         if kept is None or kept.entry.job_id in in_hand:
-            return lambda _: False
+            return None
         needs = kept.entry.needs
-        others = left.less(Reservation(needs, cards_to_keep(needs, left.cards)))
-        door = Door(others, now_ms=self._repo.now_ms())
-        return lambda entry: entry.rank > kept.entry.rank and not door.lets_in(entry.needs)
+        return left.less(Reservation(needs, cards_to_keep(needs, left.cards)))
+
+    def _stands_behind(self, entry: ReadyEntry) -> bool:
+        return self._kept is not None and entry.rank > self._kept.entry.rank
 
     def turn(self, waiting: Sequence[ReadyEntry], host: HostNow) -> None:
         """`waiting`: the head of the queue in order, as it was seen last, of what is due."""
@@ -156,8 +178,8 @@ class RoomMaker:
 
     def _keep_if_time(self, entry: ReadyEntry, host: HostNow, now: float) -> None:
         waited = now - self._blocked_since[entry.job_id]
-        victims = waited >= YIELD_AFTER_SECONDS and self._victims(entry, host)
-        if not victims and waited < KEEP_AFTER_SECONDS:
+        victims = waited >= self._waits.yield_after_seconds and self._victims(entry, host)
+        if not victims and waited < self._waits.keep_after_seconds:
             return
         room = self._rooms.keep(entry.job_id) if self._is_for_us(entry) else None
         if room is None:
@@ -173,7 +195,8 @@ class RoomMaker:
     def _make_room(self, kept: _Kept, host: HostNow) -> None:
         """Asks no more jobs than it takes, counting on those that were asked already."""
         now = self._repo.clock.monotonic()
-        asked = {epoch for epoch, at in kept.asked_at.items() if now - at < _ASK_AGAIN_SECONDS}
+        limit = self._waits.ask_again_seconds
+        asked = {epoch for epoch, at in kept.asked_at.items() if now - at < limit}
         going = [one for one in host.running if (one.job_id, one.epoch) in asked]
         if self._fits(kept.entry, host.without(going)):
             return

@@ -19,10 +19,10 @@ from tests.jobs.world import BOB, LEASE
 CARD_MIB = 24 * 1024
 
 
-def card(uuid: str) -> Accelerator:
+def card(uuid: str, kind: str = "geforce-rtx-4090") -> Accelerator:
     return Accelerator(
         uuid=uuid,
-        kind="geforce-rtx-4090",
+        kind=kind,
         index=0,
         vram_total_mib=CARD_MIB,
         vram_used_mib=0,
@@ -108,9 +108,24 @@ def test_who_stands_before_the_job_is_still_let_in(host: Host) -> None:
     host.step_for(KEEP_AFTER_SECONDS + 150)
     assert host.capacity().keeps_room_for == large
     (behind,) = host.submit("true", cpu=1)
+    host.step_for(60)
     (before,) = host.submit("true", cpu=1, priority=2)
     host.step_for(120)
     assert (states(host, behind), states(host, before)) == ({State.QUEUED}, {State.RUNNING})
+
+
+def test_who_is_let_in_beside_a_kept_card_gets_another_one(host: Host) -> None:
+    """R183: although the kept one would do, and comes first."""
+    host.script(3000)
+    host.hardware.devices = [card("GPU-a", "a100"), card("GPU-b", "a100"), card("GPU-c")]
+    host.submit("true", gpus=1, gpu_type="a100", cpu=1)
+    host.step_to_start()
+    (large,) = host.submit("true", gpus=2, gpu_type="a100", cpu=1, priority=1)
+    host.step_until(lambda: host.capacity().keeps_room_for is not None)
+    assert host.capacity().keeps_room_for == large
+    host.submit("true", gpus=1, cpu=1)
+    host.step_to_start(2)
+    assert sorted(note.cards for note in host.folder.notes()) == [("GPU-a",), ("GPU-c",)]
 
 
 def test_one_host_keeps_room_for_a_job(host: Host) -> None:
