@@ -115,4 +115,5 @@ def test_the_page_names_each_variable_that_a_job_finds(tmp_path: Path) -> None:
     named = set(re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE))
     scene = Scene(tmp_path)
     found = set(environment_of(scene))
-    assert named == found | {"STADO_BATCH_ID"}  # which a job of a batch has, and this one is none
+    of_batches = {"STADO_BATCH_ID", "STADO_ARRAY_INDEX"}  # which this job, of none, has not
+    assert named == found | of_batches

@@ -19,6 +19,7 @@ from stado.core.states import Reason, Verdict
 from stado.jobs.changes import cancel, pause
 from stado.jobs.reaping import Reaper
 from stado.jobs.upkeep import Passes
+from stado.jobs.yielding import ask_to_yield
 from stado.reports import REFUSAL_NAME, REFUSED_EXIT_CODE
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
@@ -52,6 +53,22 @@ def ran(
         scene.max_run_seconds = limit
         scene.run(scene.claim())
         return scene.world.find(scene.job).record
+
+    return story
+
+
+def made_room(*, evict: bool) -> Story:
+    """A job that is put back for the sake of others."""
+
+    def story(folder: Path) -> Record:
+        scene = Scene(folder, Spec(command="", yieldable=True, max_yields=1))
+        scene.script(FOR_EVER)
+        claimed = scene.claim()
+        repo, job = scene.world.repo, scene.job
+        why = "job z with priority 9 waits"
+        scene.clock.at(40, lambda: ask_to_yield(repo, job, 1, by="b", note=why, evict=evict))
+        scene.run(claimed)
+        return scene.world.find(job).record
 
     return story
 
@@ -140,6 +157,8 @@ STORIES: dict[Reason, Story] = {
     Reason.CANCELLED_BY_USER: asked(cancel, at=None),
     Reason.PAUSED_BY_USER: asked(pause, at=20),
     Reason.LEASE_EXPIRED: lost(allowed=3),
+    Reason.YIELDED: made_room(evict=False),
+    Reason.HOST_CLOSED: made_room(evict=True),
     Reason.LEASE_EXPIRED_MAX_ATTEMPTS: lost(allowed=0),
     Reason.SUPERVISOR_DIED: without_its_supervisor,
     Reason.MEMORY_LIMIT_EXCEEDED: ran(OUT_OF_MEMORY),

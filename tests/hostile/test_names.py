@@ -159,7 +159,7 @@ ENTRY = "9223372036854775807-1772366400000-abcdefghijklmnop.1.abcdefgh~c1000.m10
         ENTRY.replace("c1000", f"c{'9' * 100}"),
         ENTRY.replace("c1000", "c01000"),
         ENTRY.replace("c1000.m1024", "m1024.c1000"),
-        ENTRY.replace("m1024", "m1024.g1"),
+        ENTRY.replace("m1024", "m1024.z1"),
         ENTRY.replace("abcdefgh~", "ABCD~"),
         ENTRY + "\n",
         ENTRY + ".",

@@ -74,7 +74,7 @@ def _run(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=1.5)])
 
 
-BETWEEN_POLLS = 0.7
+BETWEEN_POLLS = 0.5
 """Seconds after the beginning: the agents have found the queue empty, and wait."""
 
 

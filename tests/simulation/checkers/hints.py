@@ -31,7 +31,8 @@ class AssignmentsChecker(Checker):
         return {job.entry: job.since_ms for host in told.hosts for job in host.jobs}
 
     def _check_job(self, name: str) -> None:
-        """It was queued as it was listed: a record, or a cell of its epoch or a later one."""
+        """It was queued as it was listed, or about to be: an entry is written before its record,
+        once the epoch before has ended."""
         entry = parse_entry(name)
         if entry is None:
             self.fail(f"{name} is no entry")
@@ -39,5 +40,6 @@ class AssignmentsChecker(Checker):
         record = self._find(Record, keys.record(State.QUEUED, entry.job_id))
         cells = (keys.claim_cell, keys.end_cell)
         begun = any(self._exists(cell(entry.job_id, entry.epoch)) for cell in cells)
-        if record is None and not begun and entry.job_id in self.world.known_jobs:
+        follows = entry.epoch > 1 and self._exists(keys.end_cell(entry.job_id, entry.epoch - 1))
+        if not (record or begun or follows) and entry.job_id in self.world.known_jobs:
             self.fail(f"{name} is of a job that is not queued, and has not been claimed")
