@@ -4,7 +4,7 @@ notes their requests: the usual ways, and what is left to others when one of the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +16,7 @@ from stado.core import keys
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase
+from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.core.usage import Use, use_key
@@ -24,6 +25,7 @@ from stado.jobs import saving, snapshots
 from stado.jobs.assignments import Assigner, read_assignments
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
+from stado.jobs.claim import Claimed, claim
 from stado.jobs.deletion import delete
 from stado.jobs.deliveries import FORGET_SECONDS, GIVE_UP_SECONDS, Deliveries
 from stado.jobs.deployments import read_deployment
@@ -41,12 +43,14 @@ from stado.jobs.host_orders import (
     open_host,
 )
 from stado.jobs.life import LifeSigns
+from stado.jobs.limit_sight import LimitSight
 from stado.jobs.listings import newest
 from stado.jobs.notices import undelivered
 from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
+from stado.jobs.rooms import Rooms
 from stado.jobs.settings import read_settings
 from stado.jobs.status import story
 from stado.jobs.submit import submit
@@ -100,6 +104,9 @@ def requests_of_submitters() -> set[Request]:
     for move in _submitters_moves().values():
         move_world = World()
         move(move_world, RecordingStore(move_world.store, requests), move_world.submit())
+    _give_a_place_back(requests)
+    _see_who_has_the_places(requests)
+    _read_hints(requests)
     return requests
 
 
@@ -117,6 +124,8 @@ def requests_of_readers() -> set[Request]:
         )
     _take_a_policy(requests)
     _hear_of_what_was_not_told(requests)
+    _see_who_has_the_places(requests)
+    _read_hints(requests)
     return requests
 
 
@@ -133,6 +142,7 @@ def requests_of_coordinators() -> set[Request]:
     _tell(requests, _coordinate)
     _send_notices(requests)
     _assign(requests)
+    _give_a_place_back(requests)
     return requests
 
 
@@ -146,6 +156,7 @@ def requests_of_operators() -> set[Request]:
     lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
     assert job in {one.job_id for one in lost}
     _keep_a_host(requests)
+    _see_who_has_the_places(requests)
     return requests
 
 
@@ -201,6 +212,8 @@ def requests_of_agents(folder: Path) -> set[Request]:
     _tell(requests, _upkeep)
     for number, life in enumerate(_LIVES):
         life(RecordedScene(folder / str(number), requests))
+    _take_a_place(requests)
+    _make_room(requests)
     return requests
 
 
@@ -546,6 +559,67 @@ def _assign(requests: set[Request]) -> None:
         assigner.turn()
         world.clock.sleep(60)
         Agent(world).broadcast()
+
+
+_ONE_AT_A_TIME = DeploymentSettings(groups=GroupSettings(limits={"licences": 1}))
+_LICENSED = Spec(command="", group="licences")
+
+
+def _limited_worlds() -> Iterator[World]:
+    """On stores of both kinds: those that delete only what has not changed, and the others."""
+    for conditional_delete in (True, False):
+        world = World()
+        proof = world.deployment.proof.evolve(conditional_delete=conditional_delete)
+        world.deployment = world.deployment.evolve(proof=proof)
+        world.repo = world.repo_over(world.store)
+        world.submit(spec=_LICENSED)
+        yield world
+
+
+def _take_a_place(requests: set[Request]) -> None:
+    """Under a limit; who finds it full sees who has the places."""
+    for world in _limited_worlds():
+        repo = world.repo_over(RecordingStore(world.store, requests))
+        claimed = claim(repo, world.entries()[0], ALICE, _ONE_AT_A_TIME)
+        assert claimed is not None
+        _end_under_a_limit(world, claimed, repo)
+
+
+def _give_a_place_back(requests: set[Request]) -> None:
+    """Whoever meets the end of a job that ran under a limit."""
+    for world in _limited_worlds():
+        claimed = claim(world.repo, world.entries()[0], ALICE, _ONE_AT_A_TIME)
+        assert claimed is not None
+        _end_under_a_limit(world, claimed, world.repo_over(RecordingStore(world.store, requests)))
+
+
+def _end_under_a_limit(world: World, claimed: Claimed, repo: Repository) -> None:
+    end = Ending(
+        verdict=Verdict.COMPLETED, ended_at=world.repo.now(), by=ALICE.consumer, exit_code=0
+    )
+    give_verdict(world.repo, claimed.record, end)
+    settle(repo, claimed.record.id, claimed.record.epoch)
+
+
+def _see_who_has_the_places(requests: set[Request]) -> None:
+    world = next(_limited_worlds())
+    world.store.create(keys.SETTINGS, _ONE_AT_A_TIME.encode())
+    waiting = world.submit(spec=_LICENSED)
+    assert claim(world.repo, world.entries()[0], ALICE, _ONE_AT_A_TIME) is not None
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    assert list(LimitSight(repo).gates(world.record(State.QUEUED, waiting)))
+
+
+def _make_room(requests: set[Request]) -> None:
+    """For a job that finds none; another host may keep some already."""
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    rooms = Rooms(repo, consumer=ALICE.consumer, incarnation=ALICE.incarnation)
+    job = world.submit()
+    assert rooms.keep(job) is not None
+    kept = rooms.keep(job)
+    assert kept is not None
+    rooms.give_up(kept)
 
 
 def _read_hints(requests: set[Request]) -> None:
