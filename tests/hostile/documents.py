@@ -188,7 +188,8 @@ def run_records(draw: st.DrawFn) -> RunRecord:
     run: RunRecord = draw(parts(RunRecord))
     commands = draw(st.lists(texts.map(lambda text: f"x{text}".replace("\0", "")), min_size=1))
     batch = len(commands) > 1 or run.request.batch
-    request: Request = run.request.evolve(commands=commands, batch=batch)
+    indices = draw(st.just([]) | st.just(list(range(len(commands)))))
+    request: Request = run.request.evolve(commands=commands, batch=batch, indices=indices)
     return run.evolve(request=request, count=len(commands), base_id=draw(base_ids))
 
 
