@@ -25,12 +25,24 @@ class PipeClosed(Exception):
 
 @contextmanager
 def going_on(text: str, *further: str) -> Iterator[None]:
-    """Ctrl-C within ends with `text`: what goes on; and with further lines: a command each."""
+    """Ctrl-C within ends with `text`: what goes on; and with further lines: a command each. Only
+    the first is heeded: another one could come while that is still on its way here."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _heed_once)
     try:
         yield
     except KeyboardInterrupt:
         _heed_no_more_interrupts()
         raise Interrupted(text, *further) from None
+    finally:
+        if before is not None and signal.getsignal(signal.SIGINT) is _heed_once:
+            signal.signal(signal.SIGINT, before)
+
+
+def _heed_once(*_: object) -> None:
+    _heed_no_more_interrupts()
+    raise KeyboardInterrupt
 
 
 def guarded(call: Callable[[], object]) -> int:
