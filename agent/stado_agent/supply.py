@@ -28,7 +28,10 @@ _PAGES_MAX = 20
 """How deep an agent looks for a job that fits when the head of the queue does not."""
 
 _STALE_SECONDS = 0.25
-"""After a claim that came too late, a page that is older is read anew."""
+"""While other agents take the same jobs, a page that is older is read anew."""
+
+_IN_VAIN_MAX = 2
+"""Claims that may come too late before the page that they were made from is read anew."""
 
 _CHOICE_MIN = 64.0
 """Equal jobs that one is drawn from after a claim that came too late."""
@@ -94,6 +97,7 @@ class Supply:
         self._over: list[ReadyEntry] = []
         self._choice = 1.0
         self._is_stale = False
+        self._in_vain = 0
         self._misses = _Misses(repo.clock)
 
     def seconds_to_wait(self) -> float:
@@ -116,6 +120,7 @@ class Supply:
         which all who lost will try. Or it is an entry that nobody can claim."""
         self._choice = min(_PAGE_MAX, max(_CHOICE_MIN, self._choice * _CHOICE_GROWTH))
         self._is_stale = True
+        self._in_vain += 1
         if entry is not None:
             self._misses.note(entry.name)
 
@@ -133,14 +138,21 @@ class Supply:
             resting = self._misses.resting(entry.name)
             return skip(entry) or resting or self._guidance.is_anothers(entry)
 
-        age = self._repo.clock.monotonic() - self._read_at
-        if age > (_STALE_SECONDS if self._is_stale else _FRESH_SECONDS):
+        if self._is_outdated():
             self._entries = []
         found = self._take(offer, passed_over)
         if found is None and (self._is_stale or not self.seconds_to_wait()):
             self._poll(offer, passed_over)
             found = self._take(offer, passed_over)
         return found
+
+    def _is_outdated(self) -> bool:
+        """Its age counts from when it was asked for: a slow listing is old when it arrives."""
+        is_contended = self._is_stale or self._choice > 1
+        age = self._repo.clock.monotonic() - self._read_at
+        return self._in_vain >= _IN_VAIN_MAX or age > (
+            _STALE_SECONDS if is_contended else _FRESH_SECONDS
+        )
 
     def waiting(self, *, skip: Callable[[ReadyEntry], bool]) -> list[ReadyEntry]:
         """The head of the queue in order, of what is due: a look of its own where the last one is
@@ -186,6 +198,8 @@ class Supply:
         wanted = max(16 * offer.cpu_milli // 1000, 2 * int(self._choice))
         limit = min(_PAGE_MAX, max(_PAGE_MIN, wanted))
         self._is_stale = False
+        self._in_vain = 0
+        self._read_at = self._repo.clock.monotonic()
         head = read_page(self._repo, limit=limit)
         self._note_head(head)
         page = self._with_own(self._with_later(head))
@@ -205,7 +219,6 @@ class Supply:
             page = read_page(self._repo, start_after=page.next_after, limit=_PAGE_MAX)
         self._entries = [] if page.paused else sorted(page.entries, key=self._guidance.order())
         self._over = [entry for entry in over if not self._misses.resting(entry.name)]
-        self._read_at = self._repo.clock.monotonic()
         self._plan_next_poll(found_work=not page.paused and fits(page))
 
     def _with_later(self, page: Page) -> Page:

@@ -15,6 +15,7 @@ from stado.jobs.repository import Repository
 from stado.storage.observe import CountingStore
 from stado_agent.guidance import Guidance
 from stado_agent.supply import Supply
+from tests.jobs.actors import GuardedStore
 from tests.jobs.world import ALICE, World
 
 ROOM = Offer(cpu_milli=2000, memory_mib=4096)
@@ -110,6 +111,40 @@ def test_a_page_is_read_again_after_a_moment(world: World) -> None:
     entry = supply.next_fitting(ROOM, skip=_none)
     assert entry is not None
     assert entry.job_id == urgent
+
+
+def test_while_others_take_the_same_jobs_a_page_serves_a_quarter_of_a_second(world: World) -> None:
+    """Also after a claim that did not come too late: the others are still there."""
+    counting = CountingStore(world.store, world.tasks)
+    world.submit(*["true"] * 60)
+    supply = _supply(world.repo_over(counting), poll_seconds=0.01)
+    supply.missed(None)
+    for listings in (1, 2, 3):
+        assert supply.next_fitting(ROOM, skip=_none) is not None
+        assert supply.next_fitting(ROOM, skip=_none) is not None
+        assert counting.snapshot().of() == listings
+        world.clock.sleep(0.3)
+
+
+def test_two_claims_that_came_too_late_are_enough_for_a_page(world: World) -> None:
+    """Whatever its age: where two were taken by others, more will have been."""
+    counting = CountingStore(world.store, world.tasks)
+    world.submit(*["true"] * 60)
+    supply = _supply(world.repo_over(counting), poll_seconds=1)
+    for listings in (1, 1, 2, 2, 3):
+        entry = supply.next_fitting(ROOM, skip=_none)
+        supply.missed(entry)
+        assert counting.snapshot().of() == listings
+
+
+def test_a_slow_listing_is_old_when_it_arrives(world: World) -> None:
+    world.submit(*["true"] * 60)
+    slow = GuardedStore(world.store, after=lambda operation, key: world.clock.sleep(1))
+    counting = CountingStore(slow, world.tasks)
+    supply = _supply(world.repo_over(counting), poll_seconds=1)
+    for listings in (1, 2, 3):
+        supply.missed(supply.next_fitting(ROOM, skip=_none))
+        assert counting.snapshot().of() == listings
 
 
 def test_jobs_whose_time_is_up_are_handed_out_once_a_look_and_a_few_at_a_time(

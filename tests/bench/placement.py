@@ -259,13 +259,16 @@ class _Taking:
         supply = Supply(self._repo, guidance, poll_seconds=0.2)
         claimant = Claimant(consumer, "1", consumer)
         offer = Offer(1_000, 1_024)
+        tried: set[str] = set()
         while self.claimed < self._jobs:
             entry = supply.next_fitting(offer, skip=lambda _: False)
             if entry is None:
                 time.sleep(min(0.05, supply.seconds_to_wait() + 0.001))
                 continue
+            tried.add(entry.name)
             more_urgent = any(
-                one.priority > entry.priority for one in supply.waiting(skip=lambda _: False)
+                one.priority > entry.priority
+                for one in supply.waiting(skip=lambda one: one.name in tried)
             )
             won = claim(self._repo, entry, claimant) is not None
             if not won:
