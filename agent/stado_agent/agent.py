@@ -8,17 +8,15 @@ even its death, touches a running job.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from stado.core.admission import Card, Offer, Reservation, choose_cards
+from stado.core.admission import Offer, Reservation
 from stado.core.documents import from_plain
 from stado.core.early_failures import EARLY
-from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
 from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
 from stado.core.order import ReadyEntry, entry_name
@@ -29,7 +27,7 @@ from stado.core.states import Reason, State, Verdict
 from stado.core.yields import Running
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
 from stado.jobs.capacity import write_capacity
-from stado.jobs.claim import Claimant, Place
+from stado.jobs.claim import Claimant
 from stado.jobs.expiry import expire_entry
 from stado.jobs.quotas import has_slots
 from stado.jobs.repository import Repository
@@ -38,7 +36,7 @@ from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdent
 from stado.storage.port import OpenStore
 from stado_agent.accelerator_watch import AcceleratorWatch, cards, reports
 from stado_agent.aftermath import Aftermath, SalvageRota
-from stado_agent.budget import Budget, DiskLeft, Limits
+from stado_agent.budget import Budget, Limits
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.evictions import Evictions
@@ -50,12 +48,13 @@ from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
 from stado_agent.making_room import HostNow, RoomMaker, RoomWaits
 from stado_agent.orders import Orders
-from stado_agent.places import order_of, place_for
+from stado_agent.places import order_of
 from stado_agent.quarantine import Quarantine
 from stado_agent.rules import Rules
 from stado_agent.secrets import Secrets, SecretSettings
 from stado_agent.supervisor import serve
 from stado_agent.supply import Supply
+from stado_agent.this_host import ThisHost, WhatItIs
 from stado_agent.workspace import HostFolder, SupervisorNote
 
 log = logging.getLogger(__name__)
@@ -112,18 +111,6 @@ class _Supervised:
         self.entry = self.salvaging = self.began_at = None
         self.missed = False
         self.idle_since = now
-
-
-@dataclass(frozen=True, slots=True)
-class WhatItIs:
-    """What the owner says of the host."""
-
-    machine_type: str | None = None
-    provider: str = PROVIDER_DEFAULT
-    spot: bool = False
-    labels: tuple[str, ...] = ()
-    price_per_hour: float | None = None
-    """Dollars; None: nobody counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +186,6 @@ class Agent:
             entropy=repo.entropy,
         )
         self._take_throttled = take_throttled
-        self._budget = Budget(
-            host.hardware, settings.limits, cards=self._cards, disk=self._disk_left
-        )
         self._health = HostHealth(
             repo.clock,
             host.hardware,
@@ -209,6 +193,20 @@ class Agent:
             now=repo.now,
             disk_reserve_bytes=settings.disk_reserve_bytes,
             make_room=self._input_cache.clear,
+        )
+        self._accelerators = AcceleratorWatch(
+            repo.clock,
+            host.hardware,
+            host.processes,
+            host.folder,
+            boot_id=host.hardware.boot_id(),
+            enabled=settings.accelerators,
+        )
+        self._budget = Budget(
+            host.hardware,
+            settings.limits,
+            cards=lambda: cards(self._accelerators.latest()),
+            disk=self._health.disk_left,
         )
         self._rules = Rules(repo, now=repo.now)
         self._orders = Orders(repo, settings.consumer, now=repo.now)
@@ -233,15 +231,15 @@ class Agent:
         self._supply = Supply(repo, self._guidance, poll_seconds=settings.poll_seconds)
         self._engine = host.engine
         self._engine_watch = EngineWatch(repo.clock, host.engine)
-        self._accelerators = AcceleratorWatch(
-            repo.clock,
-            host.hardware,
-            host.processes,
-            host.folder,
-            boot_id=self._boot_id,
-            enabled=settings.accelerators,
-        )
         self._has_swept = False
+        self._this_host = ThisHost(
+            settings.consumer,
+            settings.what,
+            self._budget,
+            labels=self._labels,
+            runs_images=lambda: self._engine_watch.name() is not None,
+            full_groups=lambda: self._full_scopes.groups,
+        )
         self._aftermath = Aftermath(
             repo,
             self._processes,
@@ -537,7 +535,8 @@ class Agent:
             in_hand.add(entry.job_id)
             self._full_scopes.note_tried(entry)
             one = self._idle_or_forked()
-            place = self._place_for(entry, self._room.open_to(entry, offer, in_hand))
+            left = self._room.open_to(entry, offer, in_hand)
+            place = self._this_host.place_for(entry.needs, left)
             one.take(entry, place.cards, self._repo.clock.monotonic())
             trial = self._health.on_probation
             order = {
@@ -590,11 +589,11 @@ class Agent:
         def without(gone: Sequence[Running]) -> Offer:
             ids = {one.job_id for one in gone}
             left = [one for job_id, one in held if job_id not in ids]
-            return self._as_this_host(self._budget.beside(left, of=reserved))
+            return self._this_host.beside(left, of=reserved)
 
         return HostNow(
             left=self._offer(),
-            whole=self._as_this_host(self._budget.beside([], of=reserved)),
+            whole=self._this_host.beside([], of=reserved),
             running=running,
             without=without,
         )
@@ -605,7 +604,7 @@ class Agent:
         queued = self._repo.find_record(State.QUEUED, entry.job_id)
         if queued is None or entry_name(queued.value) != entry.name:
             return False
-        place = self._place_for(entry, self._offer())
+        place = self._this_host.place_for(entry.needs, self._offer())
         settings = self._rules.settings or DeploymentSettings()
         return place.is_for(queued.value.spec) and has_slots(self._repo, queued.value, settings)
 
@@ -629,48 +628,7 @@ class Agent:
         if images and not self._has_swept:
             self._sweep_containers()
         self._has_swept = images
-        return self._as_this_host(self._budget.offer(self._reserved()))
-
-    def _as_this_host(self, offer: Offer) -> Offer:
-        """With what it is, beside what it has."""
-        return replace(
-            offer,
-            images=self._engine_watch.name() is not None,
-            facts=fact_codes(self._facts()),
-            price_milli=self._price_milli(),
-            full_groups=self._full_scopes.groups,
-        )
-
-    def _cards(self) -> list[Card]:
-        return cards(self._accelerators.latest())
-
-    def _disk_left(self) -> DiskLeft | None:
-        return self._health.disk_left()
-
-    def _place_for(self, entry: ReadyEntry, offer: Offer) -> Place:
-        chosen = choose_cards(entry.needs, offer.cards) or ()
-        return place_for(
-            entry.needs,
-            [card for card in offer.cards if card.uuid in chosen],
-            facts=frozenset(self._facts()),
-            price_milli=self._price_milli(),
-            machine_type=self._settings.what.machine_type,
-        )
-
-    def _facts(self) -> tuple[str, ...]:
-        what = self._settings.what
-        facts = host_facts(
-            consumer=self._settings.consumer,
-            machine_type=what.machine_type,
-            provider=what.provider,
-            spot=what.spot,
-            labels=self._labels(),
-        )
-        return tuple(facts)
-
-    def _price_milli(self) -> int:
-        price = self._settings.what.price_per_hour
-        return 0 if price is None else math.ceil(price * 1000)
+        return self._this_host.offer(self._reserved())
 
     def _sweep_containers(self) -> None:
         """As soon as the engine answers, and answers again: what it did not remove meanwhile is

@@ -29,11 +29,12 @@ from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from stado.target import Target, target_options
 from stado.version import VERSION
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
 from stado_agent.environment import inherited_environment
 from stado_agent.log_spool import LogLimit
 from stado_agent.secrets import SecretSettings, secret_settings
+from stado_agent.this_host import WhatItIs
 from stado_agent.workspace import HostFolder
 
 _KIND = "local"

@@ -25,8 +25,9 @@ from stado.ports import Accelerator, AcceleratorProcess, Engine, ProcessIdentity
 from stado.storage.faults import FaultKind, FaultyStore
 from stado.storage.observe import Operation
 from stado.storage.port import Store
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.budget import Limits
+from stado_agent.this_host import WhatItIs
 from stado_agent.workspace import HostFolder, SupervisorNote
 from tests.agent.fakes import (
     GIB,
