@@ -785,6 +785,7 @@ class Agent:
             price_per_hour=self._settings.what.price_per_hour,
             closed=offer.closed,
             disk_total_gb=self._health.disk_total_gb(),
+            disk_reserve_gb=self._health.disk_reserve_gb(),
             accelerators=reports(uses, offer.cards),
             accelerators_unknown=self._accelerators.unknown,
             jobs=self._reports(),

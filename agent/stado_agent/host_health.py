@@ -91,6 +91,13 @@ class HostHealth:
         except OSError:
             return None
 
+    def disk_reserve_gb(self) -> float:
+        """GiB that jobs must leave free; 0 when the disk cannot be asked."""
+        try:
+            return round(self._reserve_bytes() / _GIB, 3)
+        except OSError:
+            return 0.0
+
     def note_unable(self, why: str) -> None:
         """A job could not be started here: none is taken for a while, a longer one each time."""
         self._begin("host_unable", f"it could not start a job: {why}; it tries again now and then")

@@ -284,6 +284,7 @@ def host_fields(sight: AgentSight, held: Sequence[str] | None) -> dict[str, Any]
         "memory_total_gb": one.memory_total_gb,
         "disk_free_gb": one.disk_free_gb,
         "disk_total_gb": one.disk_total_gb,
+        "disk_reserve_gb": one.disk_reserve_gb,
         "accelerators": [accelerator_fields(report) for report in one.accelerators],
         "accelerators_unknown": one.accelerators_unknown,
         "jobs": [{"job_id": job.job_id, "epoch": job.epoch} for job in one.jobs],

@@ -30,16 +30,21 @@ def offer_left(capacity: Capacity) -> Offer:
 
 def offer_whole(capacity: Capacity) -> Offer:
     """What there would be if nothing ran there, and nobody else used it."""
-    disk_gb = capacity.disk_total_gb or capacity.disk_free_gb
     return Offer(
         cpu_milli=round(capacity.cpu_total * 1000),
         memory_mib=round(capacity.memory_total_gb * _MIB_OF_GIB),
         images=capacity.runs_images_by is not None,
-        disk_mib=round(disk_gb * _MIB_OF_GIB),
+        disk_mib=round(disk_for_jobs_gb(capacity) * _MIB_OF_GIB),
         cards=tuple(_cards(capacity, empty=True)),
         facts=fact_codes(facts_of(capacity)),
         price_milli=price_milli(capacity),
     )
+
+
+def disk_for_jobs_gb(capacity: Capacity) -> float:
+    """GiB that jobs could reserve together if nobody else used the disk."""
+    total_gb = capacity.disk_total_gb or capacity.disk_free_gb
+    return max(0.0, total_gb - capacity.disk_reserve_gb)
 
 
 def facts_of(capacity: Capacity) -> tuple[str, ...]:

@@ -788,6 +788,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     closed: bool = False
     """Whether a job has the host for itself."""
     disk_total_gb: Amount | None = None
+    disk_reserve_gb: Amount = 0.0
+    """Of it, what jobs must leave free."""
     accelerators: Annotated[list[AcceleratorReport], msgspec.Meta(max_length=ACCELERATORS_MAX)] = (
         msgspec.field(default_factory=list)
     )

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from stado.core.admission import admit, cards_asked
 from stado.core.envelope import PROVIDER_DEFAULT, Spot
-from stado.core.offers import facts_of, offer_left, offer_whole, price_milli
+from stado.core.offers import disk_for_jobs_gb, facts_of, offer_left, offer_whole, price_milli
 from stado.core.order import Needs
 from stado.core.records import Capacity
 from stado.core.spec import Spec
@@ -327,8 +327,8 @@ def _largest(needs: Needs, capacities: Sequence[Capacity]) -> str:
     memory = max(one.memory_total_gb for one in capacities)
     said = [f"the largest has {_cores(cores)}, the largest memory is {memory:.1f} GiB"]
     if needs.disk_mib:
-        disk = max(one.disk_total_gb or one.disk_free_gb for one in capacities)
-        said.append(f"the largest disk {disk:.1f} GiB")
+        disk = max(map(disk_for_jobs_gb, capacities))
+        said.append(f"the largest disk {disk:.1f} GiB for jobs")
     if needs.uses_cards:
         said.append(_largest_cards(needs, capacities))
     return ", ".join(said)

@@ -546,6 +546,7 @@ def test_a_broadcast_tells_of_accelerators_and_who_uses_them(host: Host) -> None
     assert (card.uuid, card.jobs, card.other_pids) == ("GPU-0", [job], [7])
     assert card.vram_used_by_others_mib == 20_000
     assert host.capacity().disk_total_gb == 100
+    assert host.capacity().disk_reserve_gb == 1
     host.hardware.devices_error = AcceleratorsUnknown("the driver does not answer")
     host.step_for(LEASE / 8 + 2)
     assert host.capacity().accelerators == []

@@ -256,6 +256,15 @@ def test_hosts_are_counted_by_cause(world: World) -> None:
     assert causes_text(explanation.hosts) in explanation.wait.text
 
 
+def test_a_disk_is_as_large_as_jobs_may_fill_it(world: World) -> None:
+    """What the host keeps free is nobody's, however long a job waits."""
+    _agent(world, disk_total_gb=100.0, disk_reserve_gb=5.0)
+    text = _why(world, Spec(command="", disk_gb=97)).text
+    assert "no worker is so large" in text
+    assert "the largest disk 95.0 GiB for jobs" in text
+    assert "no worker is so large" not in _why(world, Spec(command="", disk_gb=95)).text
+
+
 def test_a_job_too_large_for_the_one_that_drains_too_is_too_large(world: World) -> None:
     """A78: waiting for the drained one to come back would be in vain."""
     _agent(world, "drains", draining=True)
