@@ -26,9 +26,10 @@ from stado.ports import Command
 from tests.jobs.fakes import InlineTasks
 from tests.simulation.checkers.base import Checker
 from tests.simulation.commands import Script, SimCommand
+from tests.simulation.hardware import HostPlan
 from tests.simulation.machine import SimEntropy, TrueClock
 from tests.simulation.people import Answer
-from tests.simulation.plan import HostPlan, Plan
+from tests.simulation.plan import Plan
 from tests.simulation.process import SimProcess
 from tests.simulation.world import World
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stado.core.sidecar import NAME as SIDECAR
+from stado.core.spec import CARDS_VARIABLE
 from stado.ports import (
-    Accelerator,
     Channel,
     Command,
     Containment,
@@ -25,7 +25,6 @@ from stado.ports import (
 from tests.simulation.kernel import Door
 from tests.simulation.process import SimChannel, SimHost, SimProcess
 
-_GIB = 1024**3
 VERIFY = "verify"
 """The verify command of every job that has one."""
 
@@ -67,6 +66,9 @@ class SimCommand:
         self.job_id = command.environment["STADO_JOB_ID"]
         self.epoch = int(command.environment["STADO_EPOCH"])
         self.run = int(command.environment["STADO_BODY_RUN"])
+        named = command.environment.get(CARDS_VARIABLE, "")
+        self.cards = tuple(named.split(",")) if named else ()
+        """UUIDs of those that it sees."""
         self.started_at = self.host.kernel.now
         self.exit_code: int | None = None
         self.stopped = False
@@ -249,41 +251,16 @@ class SimProcesses:
         return True
 
     def find_owners(self, pids: Iterable[int], families: Mapping[str, Family]) -> dict[int, str]:
-        return {}
+        owners = {family.supervisor: name for name, family in families.items()}
+        commands = {command.identity.pid: command.owner for command in self._host.commands}
+        return {
+            pid: owners[commands[pid].identity]
+            for pid in pids
+            if pid in commands and commands[pid].identity in owners
+        }
 
     def containment(self) -> Containment:
         return Containment(contains_by="process-tree", limits_memory_by="watchdog")
 
     def describe(self, process: ProcessIdentity) -> str:
         return f"process {process.pid} (simulated)"
-
-
-class SimHardware:
-    """What a simulated host has."""
-
-    def __init__(self, host: SimHost) -> None:
-        self._host = host
-
-    def host_name(self) -> str:
-        return self._host.name
-
-    def cpu_count(self) -> float:
-        return self._host.cpu
-
-    def memory_total_bytes(self) -> int:
-        return round(self._host.memory_gb * _GIB)
-
-    def memory_available_bytes(self) -> int:
-        return self.memory_total_bytes()
-
-    def disk_free_bytes(self, folder: Path) -> int:
-        return 0 if self._host.disk_full else 100 * _GIB
-
-    def disk_total_bytes(self, folder: Path) -> int:
-        return 200 * _GIB
-
-    def accelerators(self) -> list[Accelerator]:
-        return []
-
-    def boot_id(self) -> str | None:
-        return self._host.boot_id

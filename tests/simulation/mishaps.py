@@ -37,6 +37,7 @@ class Mishaps:
             (1, self._step_clock),
             (1, self._fill_disk),
             (1, self._tick_from_cron),
+            (2, self._sicken_card),
         ]
         for _ in range(world.plan.mishaps):
             kind = self._kernel.random.choices(
@@ -53,6 +54,7 @@ class Mishaps:
         self._stopped = True
         for host in self._world.all_hosts:
             host.cut_off = host.disk_full = False
+            host.ailing.clear()
             for process in list(host.processes.values()):
                 process.thaw()
             host.thaw()
@@ -170,6 +172,16 @@ class Mishaps:
     @staticmethod
     def _make_room(host: SimHost) -> None:
         host.disk_full = False
+
+    def _sicken_card(self) -> str | None:
+        """What runs on it goes on."""
+        host = self._some_host()
+        if not host.plan.cards:
+            return None
+        card = self._kernel.random.choice(host.plan.cards)
+        host.ailing.add(card.uuid)
+        self._later(partial(host.ailing.discard, card.uuid))
+        return f"{card.uuid} of {host.name}"
 
     def _tick_from_cron(self) -> str:
         host = self._kernel.random.choice(self._world.laptops)

@@ -32,6 +32,7 @@ from stado.jobs.status import states_of
 from stado.jobs.submit import submit
 from stado.jobs.yielding import ask_to_yield
 from tests.simulation.commands import VERIFY
+from tests.simulation.fleet import draw_needs
 from tests.simulation.plan import GROUP, draw_limits, draw_rules, draw_script
 from tests.simulation.process import SimHost, consumer_on
 
@@ -156,6 +157,7 @@ class Person:
             group=GROUP if dice.random() < 0.3 else None,
             notify=draw_rules(self._kernel, world.plan),
             **self._draw_yields(),
+            **draw_needs(self._kernel, world.plan.hosts, share=world.plan.placed),
             **self._draw_steps(),
             **draw_limits(self._kernel, world.plan, repo.now()),
         )

@@ -9,22 +9,15 @@ from typing import Any
 
 from stado.core.settings import DeploymentSettings, GroupSettings, Limits, Quotas
 from stado.storage.port import LIST_LIMIT_MAX
+from stado_agent.making_room import RoomWaits
 from tests.simulation.commands import Script
+from tests.simulation.fleet import draw_hosts, draw_room_waits
+from tests.simulation.hardware import HostPlan
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Ways
 from tests.simulation.weather import Rates
 
 GROUP = "licences"
-
-
-@dataclass(frozen=True)
-class HostPlan:
-    """A host that agents run on. `rate` and `skew_seconds` are its clocks' (`SimHost`)."""
-
-    cpu: float = 2.0
-    rate: float = 1.0
-    skew_seconds: float = 0.0
-    max_run_seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,12 @@ class Plan:
     """The share of submissions with rules of what is told; where it is 0 coordinators have no
     channels."""
 
+    placed: float = 0.0
+    """The share of submissions that ask for a part of a host, for cards, for some kind of host."""
+
+    room_waits: RoomWaits = field(default_factory=RoomWaits)
+    """Of all agents."""
+
     ways: Ways = field(default_factory=Ways)
     rates: Rates = field(default_factory=Rates)
     versions_by_content: bool = False
@@ -75,7 +74,8 @@ class Plan:
     def drawn(cls, kernel: Kernel) -> Plan:
         dice = kernel.random
         lease = dice.choice((6.0, 12.0, 20.0))
-        hosts = tuple(_draw_host(kernel) for _ in range(dice.choice((1, 2, 2, 3, 4))))
+        placed = dice.choice((0.0, 0.0, 0.5, 0.9))
+        hosts = draw_hosts(kernel, differ=placed > 0)
         plan = cls(
             lease=lease,
             grace=dice.choice((0.5, 5.0, 20.0)),
@@ -102,6 +102,8 @@ class Plan:
             limited=dice.choice((0.0, 0.3, 0.6)),
             chained=dice.choice((0.0, 0.0, 0.2, 0.4)),
             told=dice.choice((0.0, 0.0, 0.5)),
+            placed=placed,
+            room_waits=draw_room_waits(kernel) if placed else RoomWaits(),
             running_jobs=dice.choice((None, None, None, 1, 2)),
             running_jobs_per_user=dice.choice((None, None, None, 1)),
             group_limit=dice.choice((None, None, 1)),
@@ -133,16 +135,6 @@ class Plan:
             outages=dice.choice((3, 6)),
             rates=dice.choice((Rates(), self.rates)),
         )
-
-
-def _draw_host(kernel: Kernel) -> HostPlan:
-    dice = kernel.random
-    return HostPlan(
-        cpu=dice.choice((1.0, 2.0, 4.0)),
-        rate=dice.choice((1.0, 1.0, 0.995, 1.005)),
-        skew_seconds=dice.choice((0.0, 0.0, 7200.0, -7200.0, 3.0)),
-        max_run_seconds=dice.choice((None, None, None, None, 25)),
-    )
 
 
 def draw_limits(kernel: Kernel, plan: Plan, now: datetime) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stado.errors import ChannelClosed
 from stado.ports import Channel, ProcessIdentity
+from tests.simulation.hardware import HostPlan
 from tests.simulation.kernel import Door, Kernel, Strand
 
 if TYPE_CHECKING:
@@ -199,9 +200,8 @@ class SimHost:
     """Seconds of its clocks in a second of true time."""
     skew_seconds: float = 0.0
     """Of its wall clock; stepped by operators."""
-    cpu: float = 2.0
-    memory_gb: float = 8.0
-    max_run_seconds: int | None = None
+    plan: HostPlan = field(default_factory=HostPlan)
+    """What it has."""
     on_error: Callable[[SimProcess, Strand, BaseException], None] = _ignore
 
     boots: int = 1
@@ -210,6 +210,8 @@ class SimHost:
     cut_off: bool = False
     """Whether nothing reaches the store from here, nor the other way."""
     disk_full: bool = False
+    ailing: set[str] = field(default_factory=set)
+    """UUIDs of cards that no job must have."""
     vanished: bool = False
     """Never to be seen again."""
     up: bool = True

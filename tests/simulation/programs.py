@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
 from stado_agent.log_spool import LogLimit
 from stado_agent.workspace import HostFolder
 from stado_coordinator.coordinator import Coordinator, tick_once
 from tests.simulation.channels import SimMessenger
-from tests.simulation.commands import SimHardware, SimProcesses
+from tests.simulation.commands import SimProcesses
+from tests.simulation.hardware import SimHardware
 from tests.simulation.machine import HostClock
 from tests.simulation.process import SimHost, SimProcess, consumer_on
 
@@ -82,7 +83,9 @@ class AgentService(Service):
                     consumer=consumer_on(host),
                     poll_seconds=world.plan.poll,
                     log_limit=LOG_LIMIT,
-                    max_run_seconds=host.max_run_seconds,
+                    max_run_seconds=host.plan.max_run_seconds,
+                    what=WhatItIs(machine_type=host.plan.machine_type, labels=host.plan.labels),
+                    room_waits=world.plan.room_waits,
                     version="sim",
                 ),
                 host=HostPorts(

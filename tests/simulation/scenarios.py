@@ -10,8 +10,9 @@ from stado.core import keys
 from stado.core.spec import After, Step
 from stado.core.states import AfterWhen, State
 from tests.simulation.commands import Script
+from tests.simulation.hardware import HostPlan
 from tests.simulation.network import Ways
-from tests.simulation.plan import HostPlan, Plan
+from tests.simulation.plan import Plan
 from tests.simulation.stage import Stage
 from tests.simulation.weather import Rates
 

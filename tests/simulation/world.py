@@ -42,11 +42,13 @@ from stado.storage.retry import RetryingStore
 from tests.simulation.checkers import CHECKERS
 from tests.simulation.checkers.base import Change, Checker, Violation
 from tests.simulation.commands import Script, SimCommand
+from tests.simulation.hardware import HostPlan
 from tests.simulation.kernel import Kernel, Strand
 from tests.simulation.machine import HostClock, SimEntropy, SimTasks, TrueClock, Unlocked
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.network import Bucket, Line
 from tests.simulation.people import Answer, Person
+from tests.simulation.placing import fits
 from tests.simulation.plan import Plan
 from tests.simulation.process import SimHost, SimProcess, consumer_on
 from tests.simulation.programs import AgentService, CoordinatorService, Service
@@ -145,39 +147,24 @@ class World:
 
     def _make_hosts(self) -> None:
         self.hosts = [
-            self._host(
-                f"host-{number}",
-                cpu=host.cpu,
-                rate=host.rate,
-                skew_seconds=host.skew_seconds,
-                max_run_seconds=host.max_run_seconds,
-            )
-            for number, host in enumerate(self.plan.hosts, 1)
+            self._host(f"host-{number}", plan) for number, plan in enumerate(self.plan.hosts, 1)
         ]
         self.coordinator_hosts = [
             self._host(f"control-{number}") for number in range(1, self.plan.coordinators + 1)
         ]
         self.laptops = [self._host(f"laptop-{number}") for number in range(1, self.plan.people + 1)]
 
-    def _host(
-        self,
-        name: str,
-        *,
-        cpu: float = 2.0,
-        rate: float = 1.0,
-        skew_seconds: float = 0.0,
-        max_run_seconds: int | None = None,
-    ) -> SimHost:
+    def _host(self, name: str, plan: HostPlan | None = None) -> SimHost:
         folder = self.folder / name
         folder.mkdir()
+        plan = plan or HostPlan()
         return SimHost(
             self.kernel,
             name,
             folder,
-            rate=rate,
-            skew_seconds=skew_seconds,
-            cpu=cpu,
-            max_run_seconds=max_run_seconds,
+            rate=plan.rate,
+            skew_seconds=plan.skew_seconds,
+            plan=plan,
             on_error=self._note_error,
         )
 
@@ -349,21 +336,24 @@ class World:
         found = itertools.chain(self._unrest_in_store(), self._unrest_on_hosts())
         return next(found, None)
 
-    def _is_held_up(self, key: str) -> bool:
-        """Whether it is of a job that waits for one which somebody has paused."""
+    def _is_of_held_up(self, key: str) -> bool:
         name = key.removeprefix(keys.READY)
         entry = parse_entry(name) if name != key else None
-        return self.waits_for_paused(entry.job_id if entry else keys.job_of_record(key))
+        return self.is_held_up(entry.job_id if entry else keys.job_of_record(key))
 
-    def waits_for_paused(self, job_id: str) -> bool:
-        """Be it by way of others that wait."""
+    def is_held_up(self, job_id: str) -> bool:
+        """Whether it is queued and stays so: no host that is left could run it, or it waits, be it
+        by way of others, for a job that somebody has paused or that is held up itself."""
         try:
             key = keys.record(State.QUEUED, job_id)
             record = decode(Record, key, self.store.get(key).data)
         except NotFound:
             return False
+        left = [host.plan for host in self.hosts if not host.vanished]
+        if record.spec.deadline_at is None and not any(fits(one, record.spec) for one in left):
+            return True
         return any(
-            self.shows(State.PAUSED, one.job_id) or self.waits_for_paused(one.job_id)
+            self.shows(State.PAUSED, one.job_id) or self.is_held_up(one.job_id)
             for one in record.awaits
         )
 
@@ -373,7 +363,7 @@ class World:
     def _unrest_of_jobs(self) -> Iterator[str]:
         for prefix in (keys.READY, keys.prefix(State.QUEUED), keys.prefix(State.RUNNING)):
             for entry in walk(self.store, prefix):
-                if entry.key.startswith(keys.QUEUE_MARKS) or self._is_held_up(entry.key):
+                if entry.key.startswith(keys.QUEUE_MARKS) or self._is_of_held_up(entry.key):
                     continue
                 yield f"there is {entry.key}"
         at_rest = [
@@ -386,7 +376,7 @@ class World:
             if count > 1:
                 yield f"{job_id} rests in {count} prefixes"
         for job_id in set(self.known_jobs) - set(at_rest):
-            if not self.waits_for_paused(job_id) and not self._was_deleted(job_id):
+            if not self.is_held_up(job_id) and not self._was_deleted(job_id):
                 yield f"{job_id} rests nowhere"
 
     def _unfinished(self) -> Iterator[str]:

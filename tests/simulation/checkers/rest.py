@@ -40,7 +40,7 @@ class RestChecker(Checker):
         for job_id, states in jobs.items():
             if self._was_deleted(job_id):
                 self._check_gone(job_id, states)
-            elif states == [State.QUEUED] and self.world.waits_for_paused(job_id):
+            elif states == [State.QUEUED] and self.world.is_held_up(job_id):
                 continue
             elif len(states) != 1 or not states[0].at_rest:
                 self.fail(f"{job_id} is in {states}")

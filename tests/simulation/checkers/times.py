@@ -67,7 +67,7 @@ class TimesChecker(Checker):
         """Of its own host."""
         assert record.ending is not None  # a verdict has one
         assert record.holder is not None  # a host gave it
-        hosts = {host.name: host.max_run_seconds for host in self.world.hosts}
+        hosts = {host.name: host.plan.max_run_seconds for host in self.world.hosts}
         allowed, started_at = hosts[record.holder.host], record.ending.started_at
         if allowed is None or started_at is None:
             self.fail(f"{record.id} ran too long on {record.holder.host}, which allows anything")
