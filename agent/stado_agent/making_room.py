@@ -186,7 +186,7 @@ class RoomMaker:
             self._leave(entry.job_id)
             return
         log.info("event=room_kept job=%s", entry.job_id)
-        self._kept = _Kept(entry, room)
+        self._kept = _Kept(entry, room, dict.fromkeys(self._asked_before(host.running), now))
 
     def _leave(self, job_id: str) -> None:
         leave = _LEAVE_SECONDS * self._repo.entropy.uniform(0.1, 0.2)
@@ -210,6 +210,21 @@ class RoomMaker:
         for victim in victims:
             self._ask(victim, kept.entry)
             kept.asked_at[victim.job_id, victim.epoch] = now
+
+    def _asked_before(self, running: Sequence[Running]) -> list[tuple[str, int]]:
+        """Jobs that go anyway, by id and epoch: an earlier agent of this host asked them, or a
+        person. A read for each that could be asked."""
+        found: list[tuple[str, int]] = []
+        for one in running:
+            if one.yields_left:
+                try:
+                    asks = self._repo.find_asks(one.job_id, one.epoch)
+                except Unreadable as error:
+                    self._repo.tell_unreadable(error)
+                    continue
+                if asks is not None and asks.value.give_way:
+                    found.append((one.job_id, one.epoch))
+        return found
 
     def _victims(self, entry: ReadyEntry, host: HostNow) -> list[Running]:
         return choose_victims(

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from stado.core import keys
+from stado.core.admission import Offer, Reservation
+from stado.core.order import needs_of
 from stado.core.records import RoomNote
 from stado.core.settings import DeploymentSettings, with_value
+from stado.core.spec import Spec
 from stado.core.states import State
+from stado.core.yields import Running
 from stado.jobs.rooms import Rooms
+from stado.jobs.yielding import ask_to_yield
 from stado.ports import Accelerator
-from stado_agent.making_room import KEEP_AFTER_SECONDS, YIELD_AFTER_SECONDS
+from stado_agent.making_room import (
+    KEEP_AFTER_SECONDS,
+    YIELD_AFTER_SECONDS,
+    HostNow,
+    RoomMaker,
+    RoomWaits,
+)
 from tests.agent.test_agent import NAME, Host
-from tests.jobs.world import BOB, LEASE
+from tests.jobs.world import BOB, LEASE, World
 
 CARD_MIB = 24 * 1024
 
@@ -226,6 +238,36 @@ def test_what_was_asked_and_cannot_be_read_stops_nothing_else(host: Host) -> Non
     host.step_for(120)
     assert states(host, first) == states(host, second) == {State.RUNNING}
     assert host.capacity().hindrance is None
+
+
+def test_an_agent_that_is_started_again_asks_nobody_in_place_of_who_was_asked(host: Host) -> None:
+    """R157: one job makes room, and not the next one too because the first takes long to save."""
+    world = host.world
+    running = [_started(world, lost_seconds=seconds) for seconds in (500.0, 60.0)]
+    first, second = running
+    ask_to_yield(world.repo, first.job_id, first.epoch, by=NAME, note="asked by the agent before")
+    world.submit(spec=Spec(command="", cpu=2, priority=5))
+
+    def without(gone: Sequence[Running]) -> Offer:
+        return Offer(cpu_milli=2000 * len(gone), memory_mib=4096)
+
+    maker = RoomMaker(
+        world.repo,
+        consumer=NAME,
+        incarnation="2",
+        is_for_us=lambda _: True,
+        waits=RoomWaits(yield_after_seconds=0),
+    )
+    maker.turn(world.entries(), HostNow(without([]), without(running), running, without))
+    assert maker.kept_for is not None
+    assert world.repo.find_asks(second.job_id, second.epoch) is None
+
+
+def _started(world: World, *, lost_seconds: float) -> Running:
+    world.submit(spec=Spec(command="", cpu=2, yieldable=True, max_yields=1))
+    record = world.start().record
+    held = Reservation(needs_of(record.spec))
+    return Running(record.id, record.epoch, 0, held, yields_left=1, lost_seconds=lost_seconds)
 
 
 def test_a_note_that_was_written_without_an_answer_is_ours(host: Host) -> None:
