@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from stado.core.records import HostClosing
 from stado.errors import StoreError, Unreadable
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.repository import Repository
-from stado.jobs.yielding import ask_to_yield
 from stado_agent.workspace import SupervisorNote
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from stado.core.admission import Door, Offer, Reservation, admit, cards_to_keep
 from stado.core.order import ReadyEntry
 from stado.core.yields import Running, choose_victims
 from stado.errors import Unreadable
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.repository import Repository
 from stado.jobs.rooms import KeptRoom, Rooms
-from stado.jobs.yielding import ask_to_yield
 
 log = logging.getLogger(__name__)
 

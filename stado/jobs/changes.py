@@ -14,9 +14,9 @@ from stado.core.reopening import Retryable
 from stado.core.spec import make_request
 from stado.core.states import Opening, State, Verdict
 from stado.errors import Ambiguous, Denied, NotFound, Refused, Unreadable
+from stado.jobs.asking import ask
 from stado.jobs.endings import (
     AS_ASKED,
-    ask,
     claim_for_intent,
     finish_intent,
     open_epoch,

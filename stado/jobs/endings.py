@@ -24,6 +24,7 @@ from stado.core.records import (
 from stado.core.states import Opening, Reason, State, Verdict
 from stado.core.usage import ran_until
 from stado.errors import Conflict, Unreadable
+from stado.jobs.asking import ask
 from stado.jobs.dependents import announce_dependents, look_for_ends, tell_dependents
 from stado.jobs.notices import announce_rest
 from stado.jobs.pipelines import launch_following
@@ -312,47 +313,6 @@ def claim_for_intent(
         token=repo.entropy.token(), intent=intent, by=by, at=repo.now(), note=note, record=record
     )
     return cell if repo.create(keys.claim_cell(record.id, record.epoch), cell) else None
-
-
-def ask(
-    repo: Repository,
-    job_id: str,
-    epoch: int,
-    intent: Intent,
-    *,
-    by: str,
-    note: str | None = None,
-    terminate: bool = False,
-) -> Asks:
-    """Adds a flag to what is asked of an epoch, and `terminate` to a cancel. Flags are only ever
-    added."""
-    key = keys.asks(job_id, epoch)
-    for _ in repo.rounds():
-        found = repo.find_asks(job_id, epoch)
-        asked = found.value if found is not None else Asks(nonce="")
-        was_asked = asked.cancel if intent is Intent.CANCEL else asked.pause
-        if was_asked and asked.terminate >= terminate:
-            return asked
-        if not was_asked:
-            asked = _with_flag(repo, asked, intent, by=by, note=note)
-        asked = asked.evolve(terminate=asked.terminate or terminate, nonce=repo.entropy.token())
-        if found is None:
-            if repo.create(key, asked) is not None:
-                return asked
-            continue
-        try:
-            repo.store.replace(key, asked.encode(), found.version)
-            return asked
-        except Conflict:
-            continue
-    raise Conflict(key, "others keep changing it: try again")
-
-
-def _with_flag(repo: Repository, asked: Asks, intent: Intent, *, by: str, note: str | None) -> Asks:
-    at = repo.now()
-    if intent is Intent.CANCEL:
-        return asked.evolve(cancel=True, cancel_by=by, cancel_at=at, cancel_note=note)
-    return asked.evolve(pause=True, pause_by=by, pause_at=at, pause_note=note)
 
 
 def project(repo: Repository, record: Record) -> bool:

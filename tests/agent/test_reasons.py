@@ -16,10 +16,10 @@ from stado.core.records import Record
 from stado.core.settings import DeploymentSettings, Limits
 from stado.core.spec import After, Spec
 from stado.core.states import Reason, Verdict
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.changes import cancel, pause
 from stado.jobs.reaping import Reaper
 from stado.jobs.upkeep import Passes
-from stado.jobs.yielding import ask_to_yield
 from stado.reports import REFUSAL_NAME, REFUSED_EXIT_CODE
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene

@@ -15,8 +15,8 @@ from stado.core.settings import DeploymentSettings, with_value
 from stado.core.spec import Spec
 from stado.core.states import State
 from stado.core.yields import Running
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.rooms import Rooms
-from stado.jobs.yielding import ask_to_yield
 from stado.ports import Accelerator
 from stado_agent.making_room import (
     KEEP_AFTER_SECONDS,

@@ -12,9 +12,9 @@ from stado.core.events import EventKind
 from stado.core.records import Ending
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.changes import cancel, pause
 from stado.jobs.events import events_of
-from stado.jobs.yielding import ask_to_yield
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.agent.test_job_run import FILES, scene_of

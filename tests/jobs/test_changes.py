@@ -7,9 +7,10 @@ from stado.core.records import Ending, Holder, Intent, Phase
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Ambiguous, NotFound
+from stado.jobs.asking import ask
 from stado.jobs.changes import Stopping, cancel, pause_queue, rerun, resume_queue
 from stado.jobs.claim import claim
-from stado.jobs.endings import ask, claim_for_intent, give_verdict, settle, settle_own
+from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
 from stado.jobs.listings import newest
 from stado.jobs.queue_index import read_page

@@ -7,7 +7,7 @@ from datetime import datetime
 from stado.core import keys, moves
 from stado.core.records import ClaimCell, EndCell, Ending, Intent, Record, policy_name
 from stado.core.states import Reason, State, Verdict
-from stado.jobs import changes, endings, finding, policy_seals
+from stado.jobs import asking, changes, endings, finding, policy_seals
 from stado.jobs.changes import Stopping
 from stado.jobs.finding import Found
 from stado.jobs.repository import Cells, Repository
@@ -157,7 +157,7 @@ def expect_any_epoch(repo: Repository, expected: Record, cells: Cells) -> Found 
 def ask_and_be_content(
     repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
 ) -> Stopping:
-    asked = endings.ask(repo, record.id, record.epoch, intent, by=by, note=note)
+    asked = asking.ask(repo, record.id, record.epoch, intent, by=by, note=note)
     return Stopping(record, asked, stopped_now=False)
 
 

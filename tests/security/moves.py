@@ -22,6 +22,7 @@ from stado.core.states import JobType, State, Verdict
 from stado.core.usage import Use, use_key
 from stado.errors import Denied, NotFound, SendFailed
 from stado.jobs import saving, snapshots
+from stado.jobs.asking import ask, ask_to_yield
 from stado.jobs.assignments import Assigner, read_assignments
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
@@ -29,7 +30,7 @@ from stado.jobs.claim import Claimed, claim
 from stado.jobs.deletion import delete
 from stado.jobs.deliveries import FORGET_SECONDS, GIVE_UP_SECONDS, Deliveries
 from stado.jobs.deployments import read_deployment
-from stado.jobs.endings import ask, give_verdict, settle
+from stado.jobs.endings import give_verdict, settle
 from stado.jobs.estimates import read_estimates
 from stado.jobs.events import events_of
 from stado.jobs.finding import find_job
@@ -55,7 +56,6 @@ from stado.jobs.settings import read_settings
 from stado.jobs.status import story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
-from stado.jobs.yielding import ask_to_yield
 from stado.storage.observe import WRITES, Operation
 from stado.storage.port import FileDigest, Store
 from stado_agent.guidance import Guidance

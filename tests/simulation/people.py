@@ -11,6 +11,7 @@ from stado.core.records import HostOrder, PriorityChange, Record
 from stado.core.spec import After, Request, Spec, Step, make_request
 from stado.core.states import AfterWhen, JobType, State
 from stado.errors import StadoError
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.changes import (
     cancel,
     pause,
@@ -30,7 +31,6 @@ from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.status import states_of
 from stado.jobs.submit import submit
-from stado.jobs.yielding import ask_to_yield
 from tests.simulation.commands import VERIFY
 from tests.simulation.fleet import draw_needs
 from tests.simulation.plan import GROUP, draw_limits, draw_rules, draw_script

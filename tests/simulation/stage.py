@@ -17,6 +17,7 @@ from stado.core.records import Record, RunRecord
 from stado.core.spec import Request, Spec, make_request
 from stado.core.states import JobType, State
 from stado.errors import NotFound, Refused, StadoError
+from stado.jobs.asking import ask_to_yield
 from stado.jobs.changes import cancel, pause, resume, retry
 from stado.jobs.deletion import delete
 from stado.jobs.finding import find_job
@@ -26,7 +27,6 @@ from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit
-from stado.jobs.yielding import ask_to_yield
 from stado.storage.port import walk
 from tests.simulation.checkers.base import Violation
 from tests.simulation.commands import VERIFY, Script

@@ -36,9 +36,10 @@ from stado.core.spec import After, Step
 from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.core.usage import use_key, use_of
 from stado.jobs import pipelines
+from stado.jobs.asking import ask
 from stado.jobs.changes import resume, retry
 from stado.jobs.deletion import delete
-from stado.jobs.endings import ask, open_epoch, project
+from stado.jobs.endings import open_epoch, project
 from stado.jobs.log_compaction import compact_log
 from stado.jobs.log_segments import write_segment
 from stado.jobs.outputs import OutputPublisher
