@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,11 @@ from stado.system.identity import find_process
 from stado.system.processes import LiveProcesses
 from stado.system.standing_group import find_owner
 from tests.system.commands import eventually
+
+_FORKED = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the worker
+"""The pids of all that this process and its forks have forked, a line each."""
+
+os.register_at_fork(after_in_child=lambda: _FORKED.write(b"%d\n" % os.getpid()))
 
 
 @pytest.fixture(autouse=True)
@@ -56,16 +62,23 @@ def _descriptors() -> set[tuple[str, str]]:
 
 @pytest.fixture
 def no_groups_left() -> Iterator[None]:
-    """Of this process and of forks that have ended; those of workers beside it come and go."""
-    before = set(_groups_of_the_dead_and_ours())
+    """Of this process and of its forks that have ended. What others on this machine do and leave
+    is theirs."""
+    before = set(_own_groups())
     yield
-    left = set(_groups_of_the_dead_and_ours()) - before
+    left = set(_own_groups()) - before
     assert eventually(lambda: not any(folder.exists() for folder in left)), left
 
 
-def _groups_of_the_dead_and_ours() -> Iterator[Path]:
+def _own_groups() -> Iterator[Path]:
+    ended = {pid for pid in _forked() if find_process(pid) is None}
     for hierarchy in find_hierarchies():
         for folder in hierarchy.own.glob("stado-*/"):
             owner = find_owner(folder)
-            if owner and (owner.pid == os.getpid() or find_process(owner.pid) is None):
+            if owner and (owner.pid == os.getpid() or owner.pid in ended):
                 yield folder
+
+
+def _forked() -> set[int]:
+    size = os.fstat(_FORKED.fileno()).st_size
+    return {int(line) for line in os.pread(_FORKED.fileno(), size, 0).split()}
