@@ -20,7 +20,7 @@ from stado.core.early_failures import EARLY
 from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
 from stado.core.order import ReadyEntry, entry_name
-from stado.core.quotas import ScopeKind
+from stado.core.quotas import ScopeKind, asks_for_too_much
 from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
 from stado.core.settings import DeploymentSettings
 from stado.core.states import Reason, State, Verdict
@@ -32,11 +32,13 @@ from stado.jobs.expiry import expire_entry
 from stado.jobs.quotas import has_slots
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Upkeep
+from stado.jobs.windows import is_open_for
 from stado.ports import Channel, Engine, Hardware, Peer, Processes, ProcessIdentity
 from stado.storage.port import OpenStore
 from stado_agent.accelerator_watch import AcceleratorWatch, cards, reports
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
+from stado_agent.closed_windows import ClosedWindows
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.evictions import Evictions
@@ -214,6 +216,7 @@ class Agent:
         self._evictions = Evictions(repo)
         self._last_claim: JobClaim | None = None
         self._full_scopes = FullScopes(repo)
+        self._closed_windows = ClosedWindows(repo, lambda: self._rules.settings)
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
@@ -238,7 +241,7 @@ class Agent:
             self._budget,
             labels=self._labels,
             runs_images=lambda: self._engine_watch.name() is not None,
-            full_groups=lambda: self._full_scopes.groups,
+            full_groups=lambda: self._full_scopes.groups | self._closed_windows.groups,
         )
         self._aftermath = Aftermath(
             repo,
@@ -407,9 +410,10 @@ class Agent:
             self._supply.missed(one.entry)
         elif event == "claimed" and one.entry is not None:
             self._last_claim = JobClaim(job_id=one.entry.job_id, at=self._repo.now())
-        elif event == "full":
+            self._closed_windows.note_claimed(one.entry)
+        elif event in ("full", "closed"):
             one.missed = True
-            self._note_full(one.entry, message)
+            self._note_held_up(one.entry, message)
         elif event == "started":
             one.began_at = one.began_at or self._repo.now()
             self._health.note_started()
@@ -425,9 +429,12 @@ class Agent:
             self._supply.hurry()
             self._accelerators.look_again()
 
-    def _note_full(self, entry: ReadyEntry | None, message: Mapping[str, object]) -> None:
-        kind, subject = ScopeKind(str(message["kind"])), str(message["subject"])
-        self._full_scopes.note(kind, subject, entry)
+    def _note_held_up(self, entry: ReadyEntry | None, message: Mapping[str, object]) -> None:
+        """An entry whose name had no room for what would show it is tried less and less often."""
+        noted = self._full_scopes if message["event"] == "full" else self._closed_windows
+        noted.note(ScopeKind(str(message["kind"])), str(message["subject"]), entry)
+        if entry is not None and entry.needs.group is None and not self._is_held_up(entry):
+            self._supply.missed(entry)
 
     def _note_unable(self, entry: ReadyEntry | None, why: str) -> None:
         """An engine that has gone is in nobody's way but that of jobs that run in images, of which
@@ -526,7 +533,7 @@ class Agent:
                 self._full = True
                 return
             offer = self._offer()
-            self._full = offer.spent or self._full_scopes.everything
+            self._full = offer.spent or self._takes_nothing
             if self._full:
                 break
             entry = self._next_entry(in_hand, offer)
@@ -534,6 +541,7 @@ class Agent:
                 break
             in_hand.add(entry.job_id)
             self._full_scopes.note_tried(entry)
+            self._closed_windows.note_tried(entry)
             one = self._idle_or_forked()
             left = self._room.open_to(entry, offer, in_hand)
             place = self._this_host.place_for(entry.needs, left)
@@ -557,16 +565,30 @@ class Agent:
         kept_from = self._room.kept_from(offer, in_hand)
 
         def is_passed_over(entry: ReadyEntry) -> bool:
-            held_up = entry.job_id in in_hand or self._full_scopes.holds_up(entry)
-            return held_up or kept_from(entry)
+            return entry.job_id in in_hand or self._is_held_up(entry) or kept_from(entry)
 
         return self._supply.next_fitting(offer, skip=is_passed_over)
+
+    @property
+    def _takes_nothing(self) -> bool:
+        """By what the deployment says of all jobs."""
+        return self._full_scopes.everything or self._closed_windows.everything
+
+    def _is_held_up(self, entry: ReadyEntry) -> bool:
+        """By what the deployment says of jobs like this one, as its name shows it. (What it says of
+        groups is in what this host offers.)"""
+        settings = self._rules.settings
+        return (
+            self._full_scopes.holds_up(entry)
+            or self._closed_windows.holds_up(entry)
+            or (settings is not None and asks_for_too_much(entry.needs, settings))
+        )
 
     def _make_room_when_due(self) -> None:
         """Each beat while something runs here, and each fourth where nothing of it may yield:
         whoever finds no room beside it may get some."""
         now = self._repo.clock.monotonic()
-        if self._hindrance() is not None or self._full_scopes.everything:
+        if self._hindrance() is not None or self._takes_nothing:
             self._room.give_up()
             return
         if now < self._make_room_at:
@@ -579,7 +601,7 @@ class Agent:
             return
         in_hand = self._jobs_in_hand()
         waiting = self._supply.waiting(
-            skip=lambda one: one.job_id in in_hand or self._full_scopes.holds_up(one)
+            skip=lambda one: one.job_id in in_hand or self._is_held_up(one)
         )
         self._room.turn(waiting, self._host_now(running))
 
@@ -606,7 +628,11 @@ class Agent:
             return False
         place = self._this_host.place_for(entry.needs, self._offer())
         settings = self._rules.settings or DeploymentSettings()
-        return place.is_for(queued.value.spec) and has_slots(self._repo, queued.value, settings)
+        if not place.is_for(queued.value.spec) or not is_open_for(
+            self._repo, queued.value, settings
+        ):
+            return False
+        return has_slots(self._repo, queued.value, settings)
 
     def _running(self) -> list[Running]:
         """Jobs that supervisors have here, with what it would cost to put them back."""

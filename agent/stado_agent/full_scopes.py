@@ -4,19 +4,14 @@ no further job that falls under them, so that none is read in vain.
 
 from __future__ import annotations
 
-import itertools
-import logging
 from dataclasses import dataclass
 
 from stado.core.envelope import group_code
 from stado.core.ids import base_of
 from stado.core.order import ReadyEntry
 from stado.core.quotas import ScopeKind
-from stado.errors import StoreError
-from stado.jobs.ownership import bases_of
 from stado.jobs.repository import Repository
-
-log = logging.getLogger(__name__)
+from stado_agent.known_bases import known_bases
 
 _REST_SECONDS = 5.0
 """How long a freed place may stay empty, while its last job ran elsewhere."""
@@ -25,8 +20,7 @@ _KNOWN_SECONDS = 60.0
 """So long one job at a time is tried under a limit that was full."""
 
 _BETWEEN_TRIES_SECONDS = 1.0
-_BASES_MAX = 1000
-"""Of a user's submissions: a page of a listing. Older ones are tried one by one."""
+_OF_USERS = (ScopeKind.USER, ScopeKind.USER_GPUS)
 
 
 @dataclass(slots=True)
@@ -54,15 +48,8 @@ class FullScopes:
         full.until = now + _REST_SECONDS * self._repo.entropy.uniform(0.75, 1.25)
         full.known_until = now + _KNOWN_SECONDS
         base = None if entry is None else base_of(entry.job_id)
-        if kind is ScopeKind.USER and base is not None and base not in full.bases:
-            full.bases = self._bases_of(subject) | {base}
-
-    def _bases_of(self, user: str) -> frozenset[str]:
-        try:
-            return frozenset(itertools.islice(bases_of(self._repo, user), _BASES_MAX))
-        except StoreError as error:
-            log.warning("event=submissions_not_listed error=%r", str(error))
-            return frozenset()
+        if kind in _OF_USERS and base is not None and base not in full.bases:
+            full.bases = known_bases(self._repo, subject) | {base}
 
     def note_tried(self, entry: ReadyEntry) -> None:
         """Of all that wait for one place the others need not be tried beside it."""
@@ -89,14 +76,10 @@ class FullScopes:
         )
 
     def holds_up(self, entry: ReadyEntry) -> bool:
-        """Whether it is a job of a user, or of an array, of whom as many run as may."""
+        """Whether it falls under a limit that was found full."""
         if not self._full:
             return False
-        base = base_of(entry.job_id)
-        return any(
-            base == subject if kind is ScopeKind.RUN else base in full.bases
-            for (kind, subject), full in self._resting().items()
-        )
+        return any(_falls_under(entry, scope, full) for scope, full in self._resting().items())
 
     def _resting(self) -> dict[tuple[ScopeKind, str], _Full]:
         now = self._repo.clock.monotonic()
@@ -106,8 +89,10 @@ class FullScopes:
 
 def _falls_under(entry: ReadyEntry, scope: tuple[ScopeKind, str], full: _Full) -> bool:
     kind, subject = scope
-    if kind is ScopeKind.GROUP:
+    if kind.of_cards and not entry.needs.uses_cards:
+        return False
+    if kind in (ScopeKind.GROUP, ScopeKind.GROUP_GPUS):
         return entry.needs.group == group_code(subject)
     if kind is ScopeKind.RUN:
         return base_of(entry.job_id) == subject
-    return kind is ScopeKind.ALL or base_of(entry.job_id) in full.bases
+    return kind in (ScopeKind.ALL, ScopeKind.GPUS) or base_of(entry.job_id) in full.bases

@@ -16,6 +16,7 @@ from stado.errors import ChannelClosed, StoreError, Unreadable
 from stado.jobs.claim import Claimed, claim
 from stado.jobs.quotas import ScopeFull
 from stado.jobs.repository import Repository
+from stado.jobs.windows import WindowClosed
 from stado.ports import Channel
 from stado_agent.host import Host
 from stado_agent.job_run import JobRun
@@ -33,7 +34,8 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     of the host it gets>}`,
     `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job, else
     `claimed`; `full` (with the `kind` and `subject` of the limit) when as many such jobs run as
-    may; `unable` (with `why`) when this host could not start it, `started` as soon as it
+    may; `closed` (with the same of whose windows) when it is not the time for them;
+    `unable` (with `why`) when this host could not start it, `started` as soon as it
     could; `ended` (with `end`) once it has given the verdict; and in any case `idle` in the end.
     An error that it has no answer to ends this process; the agent then ends the epoch as lost."""
     while True:
@@ -66,7 +68,14 @@ def _run_entry(
     try:
         claimed = _claim(repo, host, entry, rules)
     except ScopeFull as full:
-        _tell(channel, event="full", kind=full.scope.kind.value, subject=full.scope.subject)
+        if full.scope.never_fits:
+            _tell(channel, event="missed")
+        else:
+            _tell(channel, event="full", kind=full.scope.kind.value, subject=full.scope.subject)
+        return
+    except WindowClosed as closed:
+        restriction = closed.restriction
+        _tell(channel, event="closed", kind=restriction.kind.value, subject=restriction.subject)
         return
     if claimed is None:
         _tell(channel, event="missed")
@@ -97,7 +106,7 @@ def _claim(
     repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
 ) -> Claimed | None:
     """A claim that fails half-way leaves a running record, which the reaper gives back. Raises
-    `ScopeFull`."""
+    `ScopeFull`, `WindowClosed`."""
     try:
         return claim(repo, entry, host.claimant, rules, host.place)
     except Unreadable as error:

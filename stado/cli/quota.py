@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 @json_option
 @target_options
 def quota(*, as_json: bool, target: Target) -> None:
-    """Show how many jobs may run under each limit of the deployment, and which ones do.
+    """Show how many jobs may run under each limit of the deployment, and which ones do. Of limits
+    whose names begin with gpus it is cards that are counted.
 
     `stado settings set` changes limits: quotas.running_jobs, quotas.running_jobs_per_user,
-    groups.limits.
+    groups.limits; of cards quotas.running_gpus, quotas.running_gpus_per_user, groups.gpus.
     """
     from stado.cli import render
     from stado.cli.tables import Column
@@ -39,8 +41,14 @@ def quota(*, as_json: bool, target: Target) -> None:
 
 def _cells(limit: Limit) -> list[str]:
     may = "-" if limit.limit is None else f"{limit.limit:,}"
-    jobs = [token.job_id for token in limit.held] + [f"and {limit.more:,} more"] * bool(limit.more)
+    places = Counter(token.job_id for token in limit.held)
+    jobs = [_job(job_id, count, limit) for job_id, count in places.items()]
+    jobs += [f"and {limit.more:,} more"] * bool(limit.more)
     return [limit.name, f"{limit.taken:,}", may, ", ".join(jobs)]
+
+
+def _job(job_id: str, count: int, limit: Limit) -> str:
+    return f"{job_id} ({count})" if limit.of_cards else job_id
 
 
 def _fields(limit: Limit) -> dict[str, Any]:
@@ -48,6 +56,7 @@ def _fields(limit: Limit) -> dict[str, Any]:
 
     return {
         "name": limit.name,
+        "of": "cards" if limit.of_cards else "jobs",
         "limit": limit.limit,
         "taken": limit.taken,
         "held": [

@@ -10,18 +10,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from stado.core import keys
+from stado.core.envelope import group_code
+from stado.core.order import Needs, needs_of
 from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 
 
 class ScopeKind(StrEnum):
-    """Of what only so many may run at a time."""
+    """Of what only so many may run at a time: jobs, or cards that they hold."""
 
     RUN = "run"
     GROUP = "group"
     USER = "user"
     ALL = "all"
+    GROUP_GPUS = "gpus-group"
+    USER_GPUS = "gpus-user"
+    GPUS = "gpus"
+
+    @property
+    def of_cards(self) -> bool:
+        return self in (ScopeKind.GROUP_GPUS, ScopeKind.USER_GPUS, ScopeKind.GPUS)
+
+
+def scope_name(kind: ScopeKind, subject: str) -> str:
+    """`subject` "": the whole deployment."""
+    return f"{kind}.{subject}" if subject else kind.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +46,18 @@ class Scope:
     kind: ScopeKind
     subject: str
     limit: int
+    places: int = 1
+    """That the job takes under it: all of them, or none."""
 
     @property
     def name(self) -> str:
-        return self.kind.value if self.kind is ScopeKind.ALL else f"{self.kind}.{self.subject}"
+        return scope_name(self.kind, self.subject)
+
+    @property
+    def never_fits(self) -> bool:
+        """Whether the job takes more than there is altogether; a limit of none lets in nobody, and
+        is no fault of the job's."""
+        return self.places > self.limit > 0
 
 
 def scopes_of(
@@ -55,7 +77,41 @@ def scopes_of(
         found.append(Scope(ScopeKind.USER, user, settings.quotas.running_jobs_per_user))
     if settings.quotas.running_jobs is not None:
         found.append(Scope(ScopeKind.ALL, "", settings.quotas.running_jobs))
-    return found
+    return found + _scopes_of_cards(cards_counted(needs_of(spec)), group, user, settings)
+
+
+def cards_counted(needs: Needs) -> int:
+    """How many cards such a job holds, as limits count them: one that it shares is one."""
+    return needs.gpus or int(needs.uses_cards)
+
+
+def _scopes_of_cards(
+    cards: int, group: str | None, user: str | None, settings: DeploymentSettings
+) -> list[Scope]:
+    if not cards:
+        return []
+    limits = {
+        (ScopeKind.GROUP_GPUS, group): (settings.groups.gpus or {}).get(group or ""),
+        (ScopeKind.USER_GPUS, user): settings.quotas.running_gpus_per_user,
+        (ScopeKind.GPUS, ""): settings.quotas.running_gpus,
+    }
+    return [
+        Scope(kind, subject, limit, places=cards)
+        for (kind, subject), limit in limits.items()
+        if subject is not None and limit is not None
+    ]
+
+
+def asks_for_too_much(needs: Needs, settings: DeploymentSettings) -> bool:
+    """Whether a limit that is known without the job's record holds fewer cards than it asks for,
+    so that it never starts while that stands."""
+    by_group = {group_code(group): limit for group, limit in (settings.groups.gpus or {}).items()}
+    limits = (
+        settings.quotas.running_gpus,
+        settings.quotas.running_gpus_per_user,
+        None if needs.group is None else by_group.get(needs.group),
+    )
+    return any(limit is not None and cards_counted(needs) > limit for limit in limits)
 
 
 def free_slots(taken: Collection[int], limit: int) -> list[int]:

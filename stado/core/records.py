@@ -76,7 +76,7 @@ RanSeconds = Annotated[float, msgspec.Meta(ge=0, le=RAN_SECONDS_MAX)]
 RECENT_ENDS_MAX = 8
 """Of an agent's jobs that its report names."""
 
-SLOTS_MAX = 16
+SLOTS_MAX = 256
 """That one epoch has."""
 
 SlotName = Annotated[

@@ -27,6 +27,7 @@ from stado.core.retries import (
     RetrySettings,
 )
 from stado.core.states import NotifyOn, Reason
+from stado.core.window_words import WINDOWS_MAX, WindowText, parse_windows
 from stado.errors import Refused
 
 LIMIT_MAX = 100_000
@@ -49,20 +50,33 @@ class NotifySettings(Part, frozen=True, kw_only=True):
 
 
 Most = Annotated[int, msgspec.Meta(ge=0, le=LIMIT_MAX)]
-"""How many jobs of some kind may run at a time; 0: none."""
+"""How many jobs of some kind may run at a time, or cards be held; 0: none."""
+
+
+GroupLimits = Annotated[dict[HostWord, Most], msgspec.Meta(max_length=GROUPS_MAX)]
 
 
 class Quotas(Part, frozen=True, kw_only=True):
-    """How many jobs may run at a time. None: no limit."""
+    """How many jobs may run at a time, and how many cards they may hold. None: no limit."""
 
     running_jobs: Most | None = None
     running_jobs_per_user: Most | None = None
+    running_gpus: Most | None = None
+    running_gpus_per_user: Most | None = None
 
 
 class GroupSettings(Part, frozen=True, kw_only=True):
-    """How many jobs of a group may run at a time. A group that is not named has no limit."""
+    """How many jobs of a group may run at a time, and how many cards they may hold. A group that is
+    not named has no limit."""
 
-    limits: Annotated[dict[HostWord, Most], msgspec.Meta(max_length=GROUPS_MAX)] | None = None
+    limits: GroupLimits | None = None
+    gpus: GroupLimits | None = None
+
+
+class WindowSettings(Part, frozen=True, kw_only=True):
+    """When jobs may start. None: always."""
+
+    rules: Annotated[list[WindowText], msgspec.Meta(max_length=WINDOWS_MAX)] | None = None
 
 
 class DeploymentSettings(Document, frozen=True, kw_only=True):
@@ -73,6 +87,7 @@ class DeploymentSettings(Document, frozen=True, kw_only=True):
     notify: NotifySettings = msgspec.field(default_factory=NotifySettings)
     quotas: Quotas = msgspec.field(default_factory=Quotas)
     groups: GroupSettings = msgspec.field(default_factory=GroupSettings)
+    windows: WindowSettings = msgspec.field(default_factory=WindowSettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -93,7 +108,7 @@ class Setting:
     form: str
     """What its values look like."""
     parse: Callable[[str], Any]
-    """From text; None for what is no value."""
+    """From text; None for what is no value. May raise `Refused` where it has more to say."""
     text: Callable[[Any], str]
 
 
@@ -166,12 +181,28 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "quotas.running_jobs": _limit("how many jobs may run at a time"),
     "quotas.running_jobs_per_user": _limit("how many jobs of one user may run at a time"),
+    "quotas.running_gpus": _limit("how many cards the jobs that run may hold"),
+    "quotas.running_gpus_per_user": _limit("how many cards the jobs of one user may hold"),
     "groups.limits": Setting(
         "how many jobs of a group (submit --group) may run at a time",
         "no limits",
         "NAME:NUMBER with blanks between such limits, a group once (licences:2 big:1)",
         _parse_groups,
         _groups_text,
+    ),
+    "groups.gpus": Setting(
+        "how many cards the jobs of a group may hold",
+        "no limits",
+        "NAME:NUMBER with blanks between such limits, a group once (licences:2 big:8)",
+        _parse_groups,
+        _groups_text,
+    ),
+    "windows.rules": Setting(
+        "when jobs may start, of all, of a group, of a user",
+        "always",
+        "",  # it says itself what is wrong
+        parse_windows,
+        " ".join,
     ),
     "notify.rules": Setting(
         "on which channels is told what becomes of any job",

@@ -32,6 +32,7 @@ from stado.jobs.notices import announce_running
 from stado.jobs.queue_index import mend_entry
 from stado.jobs.quotas import NO_SLOTS, Slots, confirm, give_back, take_slots
 from stado.jobs.repository import Repository, Stored
+from stado.jobs.windows import check_windows
 from stado.storage.port import Version
 
 log = logging.getLogger(__name__)
@@ -97,17 +98,19 @@ def claim(
 ) -> Claimed | None:
     """Claims the epoch that an index entry names; None when it is not to be had, or not due. Of a
     job that is claimed first `settings` say what it may take from then on. Raises `ScopeFull` where
-    they limit how many such jobs run at a time, and so many do.
+    they limit how many such jobs run at a time, and so many do, `WindowClosed` where they say when
+    such jobs may start, and that is not now.
 
-    Requests on the normal path: 1 read, 2 writes, 2 deletes; a listing and 2 writes more for each
-    limit that the job falls under. A crash after the gate leaves a
-    running record that a reaper finds; after the cell also a queue record, which whoever meets
-    it removes."""
+    Requests on the normal path: 1 read, 2 writes, 2 deletes; a listing more for each
+    limit that the job falls under, and 2 writes for each place that it takes there. A crash after
+    the gate leaves a running record that a reaper finds; after the cell also a queue record, which
+    whoever meets it removes."""
     queued = _queued_record(repo, entry)
     if queued is None or expire_if_over(repo, queued.value, by=claimant.consumer):
         return None
     if not queued.value.is_due(repo.now_ms()) or not place.is_for(queued.value.spec):
         return None
+    check_windows(repo, queued.value, settings)
     holder = holder_of(repo, claimant, place=place)
     slots = take_slots(repo, queued.value, holder, settings)
     holder = holder.evolve(slots=slots.names)

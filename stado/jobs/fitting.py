@@ -45,6 +45,7 @@ class GateName(StrEnum):
     TIME = "time"
     PLACE = "place"
     QUOTA = "quota"
+    WINDOW = "window"
     WORKERS = "workers"
     IMAGE = "image"
     HOST = "host"

@@ -4,10 +4,11 @@ were stated or measured. What is not known is said so, and is never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from stado.core.ids import milliseconds
 from stado.core.makespan import earliest_start
 from stado.core.order import needs_of, parse_entry
 from stado.core.records import MILLISECONDS_MAX, Record
@@ -40,9 +41,16 @@ class Forecast:
 
 
 def forecast(
-    repo: Repository, record: Record, hosts: Sequence[HostView], gates: Sequence[Gate]
+    repo: Repository,
+    record: Record,
+    hosts: Sequence[HostView],
+    gates: Sequence[Gate],
+    *,
+    opens_at: Callable[[datetime], datetime | None],
 ) -> Forecast:
-    """Two reads; where it waits for room alone one more for each job that runs on hosts that have
+    """`opens_at`: from a moment to when the job may start from then on, by its windows.
+
+    Two reads; where it waits for room alone one more for each job that runs on hosts that have
     none, of 200 at most."""
     times = RunTimes(read_estimates(repo))
     takes = takes_text(record.spec, times)
@@ -51,7 +59,27 @@ def forecast(
     if closed != [GateName.ROOM]:
         return known
     full = [view for view in hosts if view.cause is Cause.FULL]
-    return _with_start(repo, known, record, full, times)
+    return _within_windows(_with_start(repo, known, record, full, times), opens_at, repo.now_ms())
+
+
+def _within_windows(
+    known: Forecast, opens_at: Callable[[datetime], datetime | None], now_ms: int
+) -> Forecast:
+    """Where no window is open when a host should have room, the job starts later."""
+    if known.starts_at is None:
+        return known
+    at = opens_at(known.starts_at)
+    if at == known.starts_at:
+        return known
+    if at is None:
+        return replace(known, starts_at=None, starts="nobody can say: no window is open by then")
+    starts = f"about {_moment(at, now_ms)}, when its next window opens: none is open earlier"
+    return replace(known, starts_at=at, starts=starts)
+
+
+def _moment(at: datetime, now_ms: int) -> str:
+    day = "" if milliseconds(at) - now_ms < _SAME_DAY_MS else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M}Z"
 
 
 def _assigned_to(repo: Repository, job_id: str) -> str | None:
@@ -86,8 +114,7 @@ def _with_start(
         late = "what runs there should have ended by now"
         return replace(known, starts=f"nobody can say when {name} has room: {late}")
     at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-    day = "" if at_ms - now_ms < _SAME_DAY_MS else f"{at:%Y-%m-%d} "
-    return replace(known, starts_at=at, starts=f"about {day}{at:%H:%M}Z, when {name} has room")
+    return replace(known, starts_at=at, starts=f"about {_moment(at, now_ms)}, when {name} has room")
 
 
 def _running_on(repo: Repository, full: Iterable[HostView]) -> list[Record]:

@@ -5,20 +5,23 @@ the places under it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 
 from stado.core import keys
 from stado.core.ids import base_of
-from stado.core.quotas import Scope, ScopeKind, free_slots, scopes_of
+from stado.core.quotas import Scope, ScopeKind, free_slots, scope_name, scopes_of
 from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
+from stado.core.windows import first_closed, opening, restrictions_of
 from stado.errors import Unreadable
 from stado.jobs.fitting import Gate, GateName, Wait, listed
 from stado.jobs.quotas import find_token, slots_in
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.jobs.settings import read_settings
+from stado.jobs.window_sight import window_wait, windows_text
 from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
 
 WAITING_QUOTA = "waiting_quota"
@@ -26,6 +29,9 @@ ORG_LIMIT = "org_running_limit_reached"
 
 _HOLDERS_NAMED = 4
 """That are read to be named; a sentence names three."""
+
+_PLACES_READ = 16
+"""Of cards, of which a job has several places."""
 
 _SCOPES_MAX = 50
 """Limits of which one look lists the places."""
@@ -35,12 +41,17 @@ _PAGES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How many of a limit's places are taken."""
+    """How many of a limit's places are taken, and how many of the others may be."""
 
     scope: Scope
     taken: int
-    full: bool
+    free: int
     entries: tuple[Entry, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        """For a job that takes so many."""
+        return self.free < self.scope.places
 
 
 class LimitSight:
@@ -63,16 +74,26 @@ class LimitSight:
         return self._settings
 
     def wait_of(self, spec: Spec, *, user: str | None, job_id: str | None) -> Wait | None:
-        """What keeps such a job of this user in the queue; None: no limit does. `user`, `job_id`
-        None: not known."""
+        """What keeps such a job of this user in the queue; None: neither a limit nor a window does.
+        `user`, `job_id` None: not known."""
         for use in self._all_uses(spec, user, job_id):
             if use.full:
                 return _wait(use, [])
-        return None
+        return self._window_wait(spec, user)
+
+    def opens_at(self, spec: Spec, user: str | None, at: datetime) -> datetime | None:
+        """When such a job of this user may start, from this moment on, by its windows; None where
+        nobody can say."""
+        return opening(restrictions_of(spec, user=user, settings=self.settings), at)
+
+    def _window_wait(self, spec: Spec, user: str | None) -> Wait | None:
+        now = self._repo.now()
+        closed = first_closed(spec, user=user, settings=self.settings, at=now)
+        return None if closed is None else window_wait(closed, self.opens_at(spec, user, now), spec)
 
     def gates(self, record: Record) -> Iterator[Gate]:
-        """Of a queued job that falls under a limit. Who has the places of a full one is read, up to
-        four."""
+        """Of a queued job that falls under a limit, or starts in windows of time alone. Who has the
+        places of a full limit is read, up to four (of cards up to 16)."""
         uses = list(self._all_uses(record.spec, record.submitter, record.id))
         full = next((use for use in uses if use.full), None)
         if full is not None:
@@ -81,25 +102,33 @@ class LimitSight:
         elif uses:
             taken = listed([f"{use.taken} of {use.scope.limit} {_of(use.scope)}" for use in uses])
             yield Gate(GateName.QUOTA, f"running under its limits: {taken}")
+        restricted = restrictions_of(record.spec, user=record.submitter, settings=self.settings)
+        closed = self._window_wait(record.spec, record.submitter)
+        if closed is not None:
+            yield Gate(GateName.WINDOW, closed.text, closed)
+        elif restricted:
+            yield Gate(GateName.WINDOW, f"a window is open: {windows_text(restricted)}")
 
     def _all_uses(self, spec: Spec, user: str | None, job_id: str | None) -> Iterator[Use]:
         base_id = None if job_id is None else base_of(job_id)
         for scope in scopes_of(spec, base_id=base_id, user=user, settings=self.settings):
-            if scope not in self._uses and len(self._uses) < _SCOPES_MAX:
-                self._uses[scope] = self._look(scope)
-            if scope in self._uses:
-                yield self._uses[scope]
+            one = replace(scope, places=1)
+            if one not in self._uses and len(self._uses) < _SCOPES_MAX:
+                self._uses[one] = self._look(one)
+            if one in self._uses:
+                yield replace(self._uses[one], scope=scope)
 
     def _look(self, scope: Scope) -> Use:
         found = slots_in(self._repo, keys.slots_of(scope.name))
         held = {number: entry for number, entry in found.items() if entry.size}
-        full = not free_slots(held.keys(), scope.limit)
-        return Use(scope, len(held), full, tuple(held[number] for number in sorted(held)))
+        free = len(free_slots(held.keys(), scope.limit))
+        return Use(scope, len(held), free, tuple(held[number] for number in sorted(held)))
 
     def _holders(self, use: Use) -> list[str]:
-        tokens = read_tokens(self._repo, use.entries[:_HOLDERS_NAMED])
-        named = [f"job {token.job_id}" for token in tokens]
-        return named + ["others"] * (use.taken > len(named))
+        most = _PLACES_READ if use.scope.kind.of_cards else _HOLDERS_NAMED
+        tokens = read_tokens(self._repo, use.entries[:most])
+        named = [f"job {job_id}" for job_id in dict.fromkeys(token.job_id for token in tokens)]
+        return named + ["others"] * (use.taken > len(tokens))
 
 
 def read_tokens(repo: Repository, entries: tuple[Entry, ...]) -> list[SlotToken]:
@@ -119,6 +148,8 @@ def read_tokens(repo: Repository, entries: tuple[Entry, ...]) -> list[SlotToken]
 
 def _wait(use: Use, holders: list[str]) -> Wait:
     scope = use.scope
+    if scope.kind.of_cards:
+        return _cards_wait(use, holders)
     if scope.limit == 0:
         text = f"the deployment lets none {_of(scope)} start"
     else:
@@ -132,7 +163,29 @@ def _wait(use: Use, holders: list[str]) -> Wait:
     )
 
 
+def _cards_wait(use: Use, holders: list[str]) -> Wait:
+    scope = use.scope
+    asked, allows = _cards(scope.places), f"`stado settings set {_SETTING[scope.kind]}` allows more"
+    if scope.limit == 0:
+        text = f"the deployment lets jobs {_of(scope)} hold no card"
+        return Wait(WAITING_QUOTA, text, allows, f"when it may: {text}")
+    most = f"jobs {_of(scope)} may hold {_cards(scope.limit)} at a time"
+    if scope.never_fits:
+        text = f"it asks for {asked}, and {most}"
+        return Wait(WAITING_QUOTA, text, f"submit it with fewer cards; {allows}")
+    by = f": {listed(holders)}" if holders else ""
+    text = f"it asks for {asked}, and {most}, of which {use.taken:,} are held"
+    return Wait(WAITING_QUOTA, f"{text}{by}", None, f"when enough of them are free: {text}")
+
+
+def _cards(count: int) -> str:
+    return f"{count:,} card{'' if count == 1 else 's'}"
+
+
 _SETTING = {
+    ScopeKind.GPUS: "quotas.running_gpus",
+    ScopeKind.USER_GPUS: "quotas.running_gpus_per_user",
+    ScopeKind.GROUP_GPUS: "groups.gpus",
     ScopeKind.ALL: "quotas.running_jobs",
     ScopeKind.USER: "quotas.running_jobs_per_user",
     ScopeKind.GROUP: "groups.limits",
@@ -140,12 +193,16 @@ _SETTING = {
 
 
 def _of(scope: Scope) -> str:
-    if scope.kind is ScopeKind.ALL:
+    if not scope.subject:
         return "of the deployment"
     return f"of {_CALLED.get(scope.kind, '')}{scope.subject}"
 
 
-_CALLED = {ScopeKind.GROUP: "group ", ScopeKind.RUN: "array "}
+_CALLED = {
+    ScopeKind.GROUP: "group ",
+    ScopeKind.GROUP_GPUS: "group ",
+    ScopeKind.RUN: "array ",
+}
 
 
 # --- who has what -------------------------------------------------------------------------
@@ -166,8 +223,14 @@ class Limit:
     def taken(self) -> int:
         return len(self.held) + self.more
 
+    @property
+    def of_cards(self) -> bool:
+        """Whether its places are cards, of which a job may have several."""
+        return self.name.partition(".")[0] in _OF_CARDS
+
 
 _READ_MAX = 1000
+_OF_CARDS = {kind.value for kind in ScopeKind if kind.of_cards}
 
 
 def look_at_limits(repo: Repository) -> list[Limit]:
@@ -207,7 +270,9 @@ def _taken(repo: Repository) -> dict[str, list[Entry]]:
 
 def _limits_set(settings: DeploymentSettings) -> list[str]:
     """Those whose names are known without a job."""
-    names = [f"{ScopeKind.GROUP}.{group}" for group in settings.groups.limits or {}]
+    names = [scope_name(ScopeKind.GROUP, group) for group in settings.groups.limits or {}]
+    names += [scope_name(ScopeKind.GROUP_GPUS, group) for group in settings.groups.gpus or {}]
+    names += [ScopeKind.GPUS.value] * (settings.quotas.running_gpus is not None)
     return names + [ScopeKind.ALL.value] * (settings.quotas.running_jobs is not None)
 
 
@@ -215,13 +280,17 @@ def _limit_of(
     repo: Repository, settings: DeploymentSettings, name: str, held: list[SlotToken]
 ) -> int | None:
     kind, _, subject = name.partition(".")
-    if kind == ScopeKind.GROUP:
-        return (settings.groups.limits or {}).get(subject)
     if kind == ScopeKind.RUN:
         return next(map(partial(_at_a_time, repo), held), None)
-    if kind == ScopeKind.USER:
-        return settings.quotas.running_jobs_per_user
-    return settings.quotas.running_jobs if kind == ScopeKind.ALL else None
+    stated = {
+        ScopeKind.GROUP.value: (settings.groups.limits or {}).get(subject),
+        ScopeKind.USER.value: settings.quotas.running_jobs_per_user,
+        ScopeKind.ALL.value: settings.quotas.running_jobs,
+        ScopeKind.GROUP_GPUS.value: (settings.groups.gpus or {}).get(subject),
+        ScopeKind.USER_GPUS.value: settings.quotas.running_gpus_per_user,
+        ScopeKind.GPUS.value: settings.quotas.running_gpus,
+    }
+    return stated.get(kind)
 
 
 def _at_a_time(repo: Repository, token: SlotToken) -> int | None:

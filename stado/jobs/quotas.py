@@ -8,6 +8,7 @@ empty). All that is done to one names its version, so that of two who meet over 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,13 +19,16 @@ from stado.core.quotas import Scope, free_slots, names_epoch, scopes_of, slot_na
 from stado.core.records import EndCell, Holder, Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.errors import Conflict, Exists, NotFound, StadoError, StoreError, Unreadable
-from stado.jobs.repository import Repository, Stored
+from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import LIST_LIMIT_MAX, Entry, Version, walk
 
 log = logging.getLogger(__name__)
 
 _TAKES_MAX = 5
 """Looks at the places of one limit, while others take those that we had found free."""
+
+_PAUSE_SECONDS = 0.2
+"""After others have taken what was free: until who was faster has all that it wants."""
 
 _LOOKS_MAX = 200
 """Places that one turn of the sweep reads."""
@@ -33,10 +37,12 @@ _ROUNDS_MAX = 5
 
 
 class ScopeFull(StadoError):
-    """As many jobs run as may at a time under one of the limits that a job falls under."""
+    """There is no room under one of the limits that a job falls under."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(f"all {scope.limit} places of {scope.name} are taken")
+        taken = f"all {scope.limit} places of {scope.name} are taken"
+        less = f"less than {scope.places} of the {scope.limit} places of {scope.name} are free"
+        super().__init__(taken if scope.places == 1 else less)
         self.scope = scope
 
 
@@ -57,45 +63,96 @@ NO_SLOTS = Slots()
 def take_slots(
     repo: Repository, record: Record, holder: Holder, settings: DeploymentSettings | None
 ) -> Slots:
-    """A place under each limit that the job falls under; nothing, and no request, where there is
-    none. Raises `ScopeFull`; none is kept then.
+    """The places that the job takes under each limit that it falls under; nothing, and no request,
+    where there is none. Raises `ScopeFull`; none is kept then.
 
-    A listing and a write for each limit. A crash leaves places that are not confirmed, which the
-    sweep frees after a lease; so does an answer that got lost."""
+    A listing for each limit and a write for each place. A crash leaves places that are not
+    confirmed, which the sweep frees after a lease; so does an answer that got lost."""
     taken: list[Stored[SlotToken]] = []
     try:
         allowed = settings or DeploymentSettings()
         scopes = scopes_of(
             record.spec, base_id=base_of(record.id), user=record.submitter, settings=allowed
         )
-        taken.extend(_take_one(repo, scope, record, holder) for scope in scopes)
+        for scope in scopes:
+            _take(repo, scope, record, holder, taken)
     except StadoError:
         give_back(repo, Slots(tuple(taken)))
         raise
     return Slots(tuple(taken))
 
 
-def _take_one(repo: Repository, scope: Scope, record: Record, holder: Holder) -> Stored[SlotToken]:
-    for _ in range(_TAKES_MAX):
+def _take(
+    repo: Repository,
+    scope: Scope,
+    record: Record,
+    holder: Holder,
+    taken: list[Stored[SlotToken]],
+) -> None:
+    """All places of one limit, which join `taken`. Who wants several begins with the first that is
+    free, and takes the others once it has that: of two who begin at once one loses before it has
+    any, and waits a moment for the other to have all of its own. Where each has a part of
+    them nevertheless, both give it back."""
+    missing = scope.places
+    for number in range(_TAKES_MAX):
+        if number and scope.places > 1:
+            repo.clock.sleep(_PAUSE_SECONDS * repo.entropy.uniform(0.75, 1.25))
         found = slots_in(repo, keys.slots_of(scope.name))
-        held = {number for number, entry in found.items() if entry.size}
-        free = free_slots(held, scope.limit)
-        if not free:
+        free = free_slots({slot for slot, entry in found.items() if entry.size}, scope.limit)
+        if len(free) < missing:
             break
-        number = free[int(repo.entropy.uniform(0, len(free) - 0.001))]
-        token = SlotToken(
-            scope=scope.name,
-            slot=number,
-            job_id=record.id,
-            epoch=record.epoch,
-            token=holder.token,
-            by=holder.consumer,
-            at=repo.now(),
-        )
-        version = _write(repo, token, found.get(number))
-        if version is not None:
-            return Stored(token, version)
+        wanted = free[:missing] if scope.places > 1 else [_drawn(repo, free)]
+        tokens = [_token(repo, scope, slot, record, holder) for slot in wanted]
+        before = len(taken)
+        _write_all(repo, tokens, found, taken)
+        missing -= len(taken) - before
+        if not missing:
+            return
     raise ScopeFull(scope)
+
+
+def _drawn(repo: Repository, free: list[int]) -> int:
+    return free[int(repo.entropy.uniform(0, len(free) - 0.001))]
+
+
+def _token(repo: Repository, scope: Scope, slot: int, record: Record, holder: Holder) -> SlotToken:
+    return SlotToken(
+        scope=scope.name,
+        slot=slot,
+        job_id=record.id,
+        epoch=record.epoch,
+        token=holder.token,
+        by=holder.consumer,
+        at=repo.now(),
+    )
+
+
+def _write_all(
+    repo: Repository,
+    tokens: list[SlotToken],
+    found: Mapping[int, Entry],
+    taken: list[Stored[SlotToken]],
+) -> None:
+    """Those that were ours to take join `taken`, also where the store fails at another one; none
+    beyond the first where that was not ours."""
+
+    def write(token: SlotToken) -> Version | StoreError | None:
+        try:
+            return _write(repo, token, found.get(token.slot))
+        except StoreError as error:
+            return error
+
+    first, *others = tokens
+    version = _write(repo, first, found.get(first.slot))
+    if version is None:
+        return
+    answers = [version, *repo.tasks.map(write, others, limit=PARALLEL_REQUESTS)]
+    errors = [one for one in answers if isinstance(one, StoreError)]
+    for token, answer in zip(tokens, answers, strict=True):
+        if answer is not None and not isinstance(answer, StoreError):
+            taken.append(Stored(token, answer))
+    if errors:
+        raise errors[0]
 
 
 def has_slots(repo: Repository, record: Record, settings: DeploymentSettings) -> bool:
@@ -103,12 +160,12 @@ def has_slots(repo: Repository, record: Record, settings: DeploymentSettings) ->
     scopes = scopes_of(
         record.spec, base_id=base_of(record.id), user=record.submitter, settings=settings
     )
-    return all(_has_place(repo, scope) for scope in scopes)
+    return all(_has_places(repo, scope) for scope in scopes)
 
 
-def _has_place(repo: Repository, scope: Scope) -> bool:
+def _has_places(repo: Repository, scope: Scope) -> bool:
     held = [number for number, one in slots_in(repo, keys.slots_of(scope.name)).items() if one.size]
-    return bool(free_slots(held, scope.limit))
+    return len(free_slots(held, scope.limit)) >= scope.places
 
 
 def slots_in(repo: Repository, beginning: str) -> dict[int, Entry]:
@@ -135,7 +192,10 @@ def _write(repo: Repository, token: SlotToken, free: Entry | None) -> Version | 
 def confirm(repo: Repository, slots: Slots) -> bool:
     """Once the claim is ours. False when one of the places was freed meanwhile: then the epoch may
     not be run. A write each; called again after a lost answer it says the same."""
-    return all(_confirm_one(repo, one) for one in slots.taken)
+    answers = repo.tasks.map(
+        lambda one: _confirm_one(repo, one), list(slots.taken), limit=PARALLEL_REQUESTS
+    )
+    return all(answers)
 
 
 def _confirm_one(repo: Repository, one: Stored[SlotToken]) -> bool:
@@ -150,19 +210,28 @@ def _confirm_one(repo: Repository, one: Stored[SlotToken]) -> bool:
 
 def give_back(repo: Repository, slots: Slots) -> None:
     """Of a claim that came to nothing. What the store does not take is left to the sweep."""
-    for one in slots.taken:
-        try:
-            _free(repo, one.value.own_key(), one.version)
-        except StoreError as error:
-            log.warning("event=slot_left key=%s error=%r", one.value.own_key(), str(error))
+    repo.tasks.map(
+        lambda one: _give_one_back(repo, one), list(slots.taken), limit=PARALLEL_REQUESTS
+    )
+
+
+def _give_one_back(repo: Repository, one: Stored[SlotToken]) -> None:
+    try:
+        _free(repo, one.value.own_key(), one.version)
+    except StoreError as error:
+        log.warning("event=slot_left key=%s error=%r", one.value.own_key(), str(error))
 
 
 def release_slots(repo: Repository, cell: EndCell) -> None:
     """The places of an epoch that has ended, by whoever settles it, as often as anybody does. A
     read and a delete each."""
     holder = cell.record.holder
-    for name in [] if holder is None else holder.slots:
-        _release(repo, keys.slot_named(name), cell.record)
+    names = [] if holder is None else holder.slots
+    repo.tasks.map(
+        lambda name: _release(repo, keys.slot_named(name), cell.record),
+        list(names),
+        limit=PARALLEL_REQUESTS,
+    )
 
 
 def _release(repo: Repository, key: str, record: Record) -> None:

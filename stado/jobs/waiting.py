@@ -35,6 +35,7 @@ from stado.jobs.health import AgentSight, Fleet
 from stado.jobs.limit_sight import LimitSight
 from stado.jobs.queue_index import Page, read_page
 from stado.jobs.repository import Repository
+from stado.jobs.window_sight import WAITING_WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,16 @@ def explain(repo: Repository, record: Record) -> Explanation:
     deadline, *rest = _needs_gates(demand, hosts, now_ms, len(fleet.unreadable))
     place = [_PLACE_MISSING] if ahead is None else []
     others = [*_jobs_gate(repo, record), *_time_gate(record.due_ms, now_ms, record.spec)]
-    limits = list(LimitSight(repo).gates(record))
+    sight = LimitSight(repo)
+    limits = list(sight.gates(record))
     gates = [_queue_gate(page.paused), deadline, *place, *others, *limits, *rest]
-    known = forecast(repo, record, hosts, gates)
+    known = forecast(
+        repo,
+        record,
+        hosts,
+        gates,
+        opens_at=lambda at: sight.opens_at(record.spec, record.submitter, at),
+    )
     gates = with_forecast(gates, known)
     startable = _startable_ahead(page, entry_name(record), hosts, now_ms)
     return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead, known)
@@ -313,11 +321,12 @@ def _needs_gates(
     unread: int,
     limit: Wait | None = None,
 ) -> list[Gate]:
-    """The deadline's gate, that of a limit that is full, then those of the workers up to the first
-    that is closed."""
+    """The deadline's gate, that of a limit that is full or of a window that is closed, then those
+    of the workers up to the first that is closed."""
     gates = [_deadline_gate(demand.needs, now_ms)]
     if limit is not None:
-        gates.append(Gate(GateName.QUOTA, limit.text, limit))
+        name = GateName.WINDOW if limit.code == WAITING_WINDOW else GateName.QUOTA
+        gates.append(Gate(name, limit.text, limit))
     for gate in worker_gates(demand, hosts, unread):
         gates.append(gate)
         if gate.wait is not None:

@@ -19,6 +19,7 @@ from stado.storage.observe import Operation
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
 from tests.agent.test_agent import Host
+from tests.agent.test_room import card
 from tests.jobs.world import BOB
 
 ONE = DeploymentSettings(quotas=Quotas(running_jobs=1))
@@ -124,3 +125,65 @@ def test_of_an_array_as_many_run_at_a_time_as_it_says(tmp_path: Path) -> None:
     found = [one.environment["STADO_ARRAY_INDEX"] for one in host.processes.executions]
     assert sorted(found) == ["3", "4", "5", "6", "7"]
     assert host.world.names(keys.QUOTA) == []
+
+
+# --- cards ----------------------------------------------------------------------------------
+
+
+def cards_host(folder: Path, name: str, value: object, **watched: object) -> Host:
+    host = limited_host(folder, name, value, **watched)
+    host.hardware.devices = [card(f"GPU-{letter}") for letter in "abcd"]
+    host.agent = host.new_agent(**watched)  # type: ignore[arg-type]
+    return host
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("quotas.running_gpus", 2),
+        ("quotas.running_gpus_per_user", 2),
+        ("groups.gpus", {"licences": 2}),
+    ],
+)
+def test_as_many_cards_are_held_as_may_be(tmp_path: Path, name: str, value: object) -> None:
+    """R39, R64: the host has four; jobs without cards pass by."""
+    host = cards_host(tmp_path, name, value)
+    host.script(20)
+    jobs = host.submit(*["true"] * 4, gpus=1, cpu=1, group="licences")
+    assert most_at_once(host, jobs) == 2
+    others = host.submit(*["true"] * 3, cpu=1, group="licences")
+    jobs = host.submit(*["true"] * 2, gpus=2, cpu=1, group="licences")
+    assert most_at_once(host, [*jobs, *others]) == 4
+    assert host.world.names(keys.QUOTA) == []
+
+
+@pytest.mark.parametrize("name", ["quotas.running_gpus", "quotas.running_gpus_per_user"])
+def test_a_job_of_more_cards_than_there_may_be_is_in_nobodys_way(tmp_path: Path, name: str) -> None:
+    """And nobody reads it again and again."""
+    looked: list[str] = []
+
+    def note(operation: Operation, key: str) -> None:
+        if operation is Operation.GET and key.startswith(keys.prefix(State.QUEUED)):
+            looked.append(key)
+
+    host = cards_host(tmp_path, name, 2, before=note)
+    host.script(20)
+    (large,) = host.submit("true", gpus=3, cpu=1, priority=9)
+    (small,) = host.submit("true", gpus=1, cpu=1)
+    host.step_until_at_rest(small)
+    assert host.world.states(large) == {State.QUEUED}
+    assert len(looked) == 1
+
+
+def test_smaller_jobs_do_not_keep_one_of_several_cards_from_its_turn(
+    tmp_path: Path,
+) -> None:
+    """Once the limit was found full they are tried in the order of the queue, one after another."""
+    host = cards_host(tmp_path, "quotas.running_gpus", 2)
+    host.script(20)
+    host.submit("true", gpus=1, cpu=1)
+    host.step_to_start()
+    (large,) = host.submit("true", gpus=2, cpu=1)
+    small = host.submit(*["true"] * 6, gpus=1, cpu=1)
+    host.step_until_at_rest(large)
+    assert sum(host.at_rest(job) for job in small) <= 1

@@ -31,11 +31,19 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
             "no limit",
             "how many jobs of one user may run at a time",
         ),
+        ("quotas.running_gpus", "no limit", "how many cards the jobs that run may hold"),
+        (
+            "quotas.running_gpus_per_user",
+            "no limit",
+            "how many cards the jobs of one user may hold",
+        ),
         (
             "groups.limits",
             "no limits",
             "how many jobs of a group (submit --group) may run at a time",
         ),
+        ("groups.gpus", "no limits", "how many cards the jobs of a group may hold"),
+        ("windows.rules", "always", "when jobs may start, of all, of a group, of a user"),
         ("notify.rules", "none", "on which channels is told what becomes of any job"),
     ]
     assert len({line.rindex("  ") for line in stado.ok("settings", "list").splitlines()}) == 1

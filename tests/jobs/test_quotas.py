@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from stado.core import keys
-from stado.core.order import ReadyEntry
-from stado.core.quotas import ScopeKind, free_slots
+from stado.core.order import ReadyEntry, needs_of
+from stado.core.quotas import ScopeKind, asks_for_too_much, free_slots
 from stado.core.records import SlotToken
 from stado.core.settings import DeploymentSettings, GroupSettings, Quotas
 from stado.core.spec import Spec
@@ -21,6 +23,7 @@ from stado.jobs.endings import settle
 from stado.jobs.quotas import ScopeFull, SlotSweep, find_token, take_slots
 from stado.jobs.reaping import Reaper
 from stado.storage.observe import CountingStore
+from stado.storage.port import Store
 from tests.jobs.actors import Actor
 from tests.jobs.world import ALICE, BOB, World
 
@@ -195,6 +198,167 @@ def test_settling_an_old_epoch_again_leaves_the_place_of_who_has_it_now(world: W
     settle(world.repo, job, 1)
     (key,) = held(world)
     assert token_of(world, key).job_id == second.record.id
+
+
+# --- cards --------------------------------------------------------------------------------
+
+CARDS = DeploymentSettings(
+    quotas=Quotas(running_gpus=6, running_gpus_per_user=4),
+    groups=GroupSettings(gpus={"big": 3}),
+)
+
+
+def scopes_held(world: World) -> Counter[str]:
+    return Counter(token_of(world, key).scope for key in held(world))
+
+
+def test_a_job_has_a_place_for_each_of_its_cards_under_each_limit(world: World) -> None:
+    """R4, R39, R64"""
+    world.submit(spec=Spec(command="", group="big", gpus=3))
+    claimed = start(world, CARDS)
+    assert claimed.record.holder is not None
+    assert len(claimed.record.holder.slots) == 9
+    assert scopes_held(world) == {"gpus-group.big": 3, "gpus-user.ada": 3, "gpus": 3}
+    assert all(token_of(world, key).confirmed for key in held(world))
+    world.end(claimed)
+    assert held(world) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        ({"gpus": 2}, 2),
+        ({"gpus": 2, "vram_gb": 10}, 2),
+        ({"vram_gb": 10}, 1),
+        ({"gpu_type": "a100"}, 1),
+        ({}, 0),
+    ],
+)
+def test_a_shared_card_counts_as_one_and_a_job_without_cards_as_none(
+    world: World, asked: dict[str, Any], counted: int
+) -> None:
+    """R64: as in what is said of a job's use."""
+    world.submit(spec=Spec(command="", **asked))
+    start(world, DeploymentSettings(quotas=Quotas(running_gpus=9)))
+    assert len(held(world)) == counted
+
+
+def test_a_job_takes_all_of_its_cards_or_none(world: World) -> None:
+    """R64: also of other limits, which it found before the one that is full."""
+    world.submit("a", "b", spec=Spec(command="", gpus=2, group="big"))
+    start(world, CARDS)
+    before = held(world)
+    with pytest.raises(ScopeFull, match=r"less than 2 of the 3 places of gpus-group\.big are free"):
+        claim(world.repo, world.entries()[0], BOB, CARDS)
+    assert held(world) == before
+    world.submit(spec=Spec(command="", gpus=1))
+    assert start(world, CARDS, number=1)
+
+
+def test_a_job_of_more_cards_than_there_may_be_never_fits(world: World) -> None:
+    world.submit(spec=Spec(command="", gpus=5))
+    with pytest.raises(ScopeFull) as full:
+        start(world, CARDS)
+    assert full.value.scope.never_fits
+    assert held(world) == []
+
+
+def test_of_two_who_begin_at_once_one_has_all_of_its_cards(world: World) -> None:
+    """Who loses the first place leaves the others alone until it has looked again."""
+    world.submit("a", "b", spec=Spec(command="", gpus=3))
+    settings = DeploymentSettings(quotas=Quotas(running_gpus=4))
+    first, second = (
+        Actor(world.store, lambda store, one=one: attempt(world, store, one, settings))
+        for one in world.entries()
+    )
+    first.step(2)  # the record and the listing
+    second.step(2)
+    first.step()  # the first place
+    second.step()
+    first.finish()
+    second.finish()
+    assert isinstance(first.result, Claimed)
+    assert isinstance(second.result, ScopeFull)
+    assert len(held(world)) == 3
+
+
+def test_two_who_have_a_part_each_both_give_it_back(world: World) -> None:
+    """Neither holds some cards while it waits for more of them."""
+    world.submit("a", "b", spec=Spec(command="", gpus=3))
+    settings = DeploymentSettings(quotas=Quotas(running_gpus=4))
+    one, other = world.entries()
+    first = Actor(world.store, lambda store: attempt(world, store, one, settings))
+    first.step(3)  # it has the first place, and is about to take the others
+    second = Actor(world.store, lambda store: attempt(world, store, other, settings))
+    second.step(4)  # the second place, and the third
+    first.finish()
+    second.finish()
+    results = [first.result, second.result]
+    won = [one for one in results if isinstance(one, Claimed)]
+    assert len(won) <= 1
+    assert all(isinstance(one, (Claimed, ScopeFull)) for one in results)
+    assert len(held(world)) == 3 * len(won)
+
+
+def attempt(
+    world: World, store: Store, entry: ReadyEntry, settings: DeploymentSettings
+) -> Claimed | ScopeFull | None:
+    try:
+        return claim(world.repo_over(store), entry, ALICE, settings)
+    except ScopeFull as full:
+        return full
+
+
+def test_of_many_claimers_no_more_cards_are_held_than_may_be() -> None:
+    """R64"""
+    settings = DeploymentSettings(quotas=Quotas(running_gpus=5))
+    for _ in range(5):
+        world = World()
+        for cards in (1, 2, 3, 1, 2, 3):
+            world.submit(spec=Spec(command="", gpus=cards))
+        answers = claims_at_once(world, settings)
+        won = [answer for answer in answers if isinstance(answer, Claimed)]
+        cards_held = sum(one.record.spec.gpus or 0 for one in won)
+        assert cards_held == len(held(world)) <= 5
+
+
+def test_the_price_of_cards_is_what_the_protocol_says(world: World) -> None:
+    world.submit(spec=Spec(command="", gpus=8))
+    counting = CountingStore(world.store, world.tasks)
+    quotas = Quotas(running_gpus=9, running_gpus_per_user=9)
+    before_end = DeploymentSettings(quotas=quotas)
+    claimed = claim(world.repo_over(counting), world.entries()[0], ALICE, before_end)
+    assert claimed is not None
+    asked = counting.snapshot()
+    assert (asked.lists, asked.writes) == (2, 2 + 32)
+
+
+def test_the_cards_of_a_claimer_that_died_are_found_by_the_sweep(world: World) -> None:
+    world.submit(spec=Spec(command="", gpus=3))
+    (entry,) = world.entries()
+    slow = Actor(world.store, lambda store: claim(world.repo_over(store), entry, ALICE, CARDS))
+    slow.step(4)
+    slow.kill()
+    assert len(held(world)) == 2
+    wait_a_lease(world)
+    assert len(SlotSweep(world.repo).turn()) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "too_much"),
+    [
+        (Spec(command="", gpus=5), CARDS, True),
+        (Spec(command="", gpus=4), CARDS, False),
+        (Spec(command="", gpus=4, group="big"), CARDS, True),
+        (Spec(command="", vram_gb=1), DeploymentSettings(quotas=Quotas(running_gpus=0)), True),
+        (Spec(command=""), DeploymentSettings(quotas=Quotas(running_gpus=0)), False),
+        (Spec(command="", gpus=64), DeploymentSettings(), False),
+    ],
+)
+def test_an_entry_shows_that_its_job_asks_for_too_many_cards(
+    spec: Spec, settings: DeploymentSettings, too_much: bool
+) -> None:
+    assert asks_for_too_much(needs_of(spec), settings) is too_much
 
 
 # --- the sweep ----------------------------------------------------------------------------
