@@ -12,22 +12,20 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from stado import composition
 from stado.core import ids
-from stado.core.envelope import Spot, with_cards
-from stado.core.inputs import parse_wanted
-from stado.core.notice_words import parse_rules
-from stado.core.pipelines import parse_step
+from stado.core.envelope import with_cards
+from stado.core.profiles import merged
 from stado.core.records import Record
 from stado.core.spec import Request, checked_spec, make_request
+from stado.core.stated import stated_fields
 from stado.core.states import State
-from stado.core.tags import tag_list
 from stado.errors import (
     Conflict,
     JobCancelled,
@@ -55,6 +53,7 @@ from stado.jobs.status import life_of
 from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit as submit_request
 from stado.pinning import Submitter, Unpinned, pin
+from stado.profile_files import profile_folder
 from stado.settings import Settings, did_you_mean
 from stado.system.account import account_name
 
@@ -69,6 +68,7 @@ _LOG_PAUSE_SECONDS_MAX = 3.0
 class JobOptions(TypedDict, total=False):
     """What jobs are: the options of `stado submit`, under the same names."""
 
+    profile: str | None
     priority: int
     cpu: float | None
     memory_gb: float | None
@@ -128,23 +128,6 @@ class JobOptions(TypedDict, total=False):
     then_cpu: float | None
     then_memory_gb: float | None
     then_gpus: int | None
-
-
-_FIELDS: Mapping[str, str] = {
-    "timeout": "timeout_seconds",
-    "idle_timeout": "idle_timeout_seconds",
-    "retry_delay": "retry_delay_seconds",
-    "env": "environment",
-    "secret_env": "secrets",
-    "expect_output": "expected_outputs",
-    "tag": "tags",
-    "label": "labels",
-    "start_from": "start_from_ref",
-    "input_artifact": "input_artifacts",
-    "after": "after_refs",
-    "then_checkpoint": "then_from",
-}
-"""Of options that are kept under another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +261,7 @@ class Job:
 
 @overload
 def submit(
-    command: str,
+    command: str | None = None,
     *,
     run_id: str,
     store: str | os.PathLike[str] | None = None,
@@ -313,13 +296,15 @@ def submit(
     context: str | None = None,
     **options: Unpack[JobOptions],
 ) -> Job | list[Job]:
-    """Queues a command, or a batch of them, which a worker gives to /bin/sh. Repeating it is safe:
+    """Queues a command, or a batch of them, which a worker gives to /bin/sh; without either what
+    the `profile` runs. Repeating it is safe:
     the same run id with the same request answers the jobs that it made before.
 
     Raises `Refused`, which names the value and the remedy, and what the store raises."""
+    batch = commands is not None
+    command, options = _with_profile(command, options, batch=batch)
     if (command is None) == (commands is None):
         raise TypeError("submit() takes a command, or commands=[…] for a batch of jobs")
-    batch = commands is not None
     request, unpinned = _request([command] if command is not None else commands, options, batch)
     settings = _settings(store, endpoint, region, context)
     repo = _repository(settings)
@@ -368,6 +353,20 @@ def batch(
 # --- what is asked for ----------------------------------------------------------------------
 
 
+def _with_profile(
+    command: str | None, options: JobOptions, *, batch: bool
+) -> tuple[str | None, JobOptions]:
+    """With what the profile states that is named, if one is. Raises `Refused`."""
+    name = options.get("profile")
+    explicit = {key: value for key, value in options.items() if key != "profile"}
+    if name is None:
+        return command, cast(JobOptions, explicit)
+    profile = profile_folder(os.environ).read(name)
+    if command is None and not batch:
+        command = profile.command
+    return command, cast(JobOptions, merged(profile.options, explicit))
+
+
 def _request(
     commands: Sequence[str | None] | None, options: Mapping[str, Any], batch: bool
 ) -> tuple[Request, Unpinned]:
@@ -376,53 +375,13 @@ def _request(
     for name in options:
         if name not in known:
             raise TypeError(f"submit() has no option {name!r}{did_you_mean(name, known)}")
-    stated = {
-        _FIELDS.get(name, name): _read(name, value)
-        for name, value in options.items()
-        if value is not None
-    }
+    stated = stated_fields(options)
     unpinned_names = {one.name for one in fields(Unpinned)}
     unpinned = {name: stated.pop(name) for name in unpinned_names & stated.keys()}
     texts = [_command(command) for command in commands or ()]
     return make_request(texts, checked_spec(**with_cards(stated)), batch=batch), Unpinned(
         **unpinned
     )
-
-
-def _read(name: str, value: Any) -> Any:
-    """As the command line has it, once it has read it. Types are looked at later, but for those
-    that would be taken for another."""
-    if name == "max_lease_losses" and value == "unlimited":
-        return -1
-    if name == "spot" and isinstance(value, bool):
-        return Spot.REQUIRE if value else Spot.NEVER
-    if name in ("env", "secret_env", "input_artifact", "then") and not isinstance(value, Mapping):
-        raise TypeError(f"{name} is a mapping of names, not a {type(value).__name__}")
-    if name == "input_artifact":
-        return tuple(parse_wanted(f"{key}={reference}") for key, reference in value.items())
-    if name == "then":
-        return [parse_step(f"{step}={command}") for step, command in value.items()]
-    if name in _LISTED:
-        return _LISTED[name](_texts(name, value))
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-_LISTED: Mapping[str, Callable[[list[Any]], Any]] = {
-    "after": tuple,
-    "tag": tag_list,
-    "label": list,
-    "notify": parse_rules,
-    "expect_output": list,
-    "retry_on": list,
-}
-
-
-def _texts(name: str, value: Any) -> list[Any]:
-    if isinstance(value, str):
-        raise TypeError(f"{name} is a list of strings, such as [{value!r}]")
-    return list(value)
 
 
 def _command(command: object) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stado.composition import Machine
     from stado.config_file import ConfigFile
     from stado.jobs.repository import Repository
+    from stado.profile_files import ProfileFolder
     from stado.settings import Settings
     from stado.storage.port import Store
     from stado.storage.trouble import StoreTrouble
@@ -97,6 +98,13 @@ def config_path() -> Path:
     from stado import settings
 
     return settings.config_path(os.environ, _home())
+
+
+def profile_folder() -> ProfileFolder:
+    """Of submit profiles. Raises `Refused` when the environment names one that is none."""
+    from stado import profile_files
+
+    return profile_files.profile_folder(os.environ)
 
 
 def context_names() -> list[str]:

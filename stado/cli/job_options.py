@@ -12,11 +12,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stado.cli import options
+from stado.cli.profile_option import ProfileOption, known_profiles
 
 if TYPE_CHECKING:
     from stado.core.spec import Request, Spec
     from stado.jobs.repository import Repository
     from stado.pinning import Submitter, Unpinned
+
+_PROFILE = (
+    click.option(
+        "--profile",
+        cls=ProfileOption,
+        is_eager=True,
+        expose_value=False,
+        callback=options.plain_text,
+        shell_complete=known_profiles,
+        metavar="NAME",
+        help="Take what this profile states (`stado profiles`); other options win.",
+    ),
+)
 
 _ORDER_AND_SIZE = (
     click.option(
@@ -46,7 +60,9 @@ _ORDER_AND_SIZE = (
         "--disk-gb", type=float, metavar="GIB", help="GiB of disk to reserve.  [default: none]"
     ),
     click.option(
-        "--exclusive", is_flag=True, help="Run on a host on which nothing else runs meanwhile."
+        "--exclusive/--no-exclusive",
+        default=False,
+        help="Run on a host on which nothing else runs meanwhile.",
     ),
     click.option(
         "--pinned-host",
@@ -124,8 +140,8 @@ _ORDER_AND_SIZE = (
         help="Do not start it before this instant (RFC 3339).",
     ),
     click.option(
-        "--yieldable",
-        is_flag=True,
+        "--yieldable/--no-yieldable",
+        default=False,
         help="Let it be put back into the queue for a more urgent job, --max-yields times.",
     ),
     click.option(
@@ -179,8 +195,8 @@ _ORDER_AND_SIZE = (
         help="Wait so long before the first, twice as long before the next.  [default: 1m]",
     ),
     click.option(
-        "--final",
-        is_flag=True,
+        "--final/--no-final",
+        default=False,
         help="Let its end be one for ever: nobody can retry it.",
     ),
     click.option(
@@ -219,8 +235,8 @@ _EXECUTION = (
         help="Run before the command; unless it exits with 0 the job has failed.",
     ),
     click.option(
-        "--strict-shell",
-        is_flag=True,
+        "--strict-shell/--no-strict-shell",
+        default=False,
         help="Run by bash; the first line that fails ends the job, and is named.",
     ),
     click.option(
@@ -269,8 +285,8 @@ _CODE = (
         help="MiB that they may have.  [default: 64]",
     ),
     click.option(
-        "--require-clean",
-        is_flag=True,
+        "--require-clean/--no-require-clean",
+        default=False,
         help="Refuse a DIR that differs from the commit that is checked out there.",
     ),
     click.option(
@@ -340,8 +356,8 @@ _CHECKPOINTS = (
         "save a checkpoint.  [default: job]",
     ),
     click.option(
-        "--require-checkpoint",
-        is_flag=True,
+        "--require-checkpoint/--no-require-checkpoint",
+        default=False,
         help="Without a saved checkpoint a success is a failure.",
     ),
     click.option(
@@ -371,7 +387,9 @@ _STEPS = (
         help="Run this once the job has completed; repeated: one after another.",
     ),
     click.option(
-        "--then-parallel", is_flag=True, help="Run them all at once, after the job itself."
+        "--then-parallel/--no-then-parallel",
+        default=False,
+        help="Run them all at once, after the job itself.",
     ),
     click.option(
         "--then-checkpoint",
@@ -395,6 +413,7 @@ _STEPS = (
 )
 
 _ALL = (
+    *_PROFILE,
     *_ORDER_AND_SIZE,
     *_EXECUTION,
     *_CODE,

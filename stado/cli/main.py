@@ -191,6 +191,17 @@ _HOSTS = DefaultGroup(
     },
 )
 
+_PROFILES = DefaultGroup(
+    name="profiles",
+    help="List the submit profiles, show one, check files.\n\n"
+    "\b\n  stado profiles\n  stado profiles pytorch-1gpu\n  stado profiles check my.json",
+    epilog="`stado submit --profile NAME` uses one.",
+    lazy={
+        "show": LazyCommand("stado.cli.profiles", "show", "List or show them; the same without."),
+        "check": LazyCommand("stado.cli.profiles", "check", "Say whether files are profiles."),
+    },
+)
+
 _CONTEXT = LazyGroup(
     name="context",
     help="Give stores names, and choose the current one.",
@@ -246,6 +257,7 @@ _COORDINATOR = LazyGroup(
 _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
+    "profiles": _PROFILES,
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": _HOSTS,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stado.cli import profile_option
+
 if TYPE_CHECKING:
     from stado.core.envelope import Spot
     from stado.core.inputs import Wanted
@@ -239,8 +241,11 @@ def variables(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
     """`NAME=VALUE` each; the value may be empty, and may hold more `=`. The last one counts, and
-    counts before what a file of variables says (`variables_file`)."""
-    found: dict[str, str] = dict(ctx.meta.get(_VARIABLES_OF_FILE, {}))
+    counts before what a file of variables says (`variables_file`), and that before a profile."""
+    found: dict[str, str] = {
+        **ctx.meta.get(profile_option.VARIABLES, {}),
+        **ctx.meta.get(_VARIABLES_OF_FILE, {}),
+    }
     for value in values:
         name, equals, content = _checked_text(ctx, param, value).partition("=")
         if not equals:
@@ -250,9 +255,9 @@ def variables(
 
 
 def secrets(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=ITEM#FIELD` each; the last one counts. What somebody typed in place of a reference may
-    be a secret: it is not repeated."""
-    found = {}
+    """`NAME=ITEM#FIELD` each; the last one counts, and counts before what a profile says. What
+    somebody typed in place of a reference may be a secret: it is not repeated."""
+    found: dict[str, str] = dict(ctx.meta.get(profile_option.SECRETS, {}))
     for value in values:
         name, equals, reference = _checked_text(ctx, param, value).partition("=")
         if not equals or not _SECRET_REFERENCE.fullmatch(reference):

@@ -11,6 +11,7 @@ import click
 from stado.cli.context import json_option, opened_repository, user_name
 from stado.cli.job_options import job_options, request_of, shared_of, submitter_named, unpinned_of
 from stado.cli.options import plain_text
+from stado.cli.profile_option import command_of_profile
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def submit(
       stado submit --run-id digits-1 'python train.py --lr 0.1'
       stado submit --run-id digits-2 --cpu 4 --wait 'python train.py'
       stado submit --run-id sweep --batch commands.txt
+      stado submit --run-id eval-1 --profile evaluation 'python eval.py'
       stado submit --run-id parts --array 0-99%10 'python run.py --part {index}'
     """
     from stado.pinning import pin
@@ -125,8 +127,12 @@ def _array(words: tuple[str, ...], array: str, asked: dict[str, Any]) -> Request
 
 
 def _command(words: tuple[str, ...]) -> str:
+    """What is typed, or else what the profile runs."""
     from stado.errors import Refused
 
+    of_profile = command_of_profile()
+    if not words and of_profile is not None:
+        return of_profile
     if not words:
         raise Refused("command_missing", "no command: stado submit --run-id NAME 'python train.py'")
     if len(words) > 1:

@@ -152,7 +152,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     """Of a user who has no settings; `STADO_STORE` names the folder of `world`."""
     home = tmp_path / "home"
     home.mkdir()
-    for name in [name for name in os.environ if name.startswith("STADO_")]:
+    for name in [name for name in os.environ if name.startswith(("STADO_", "WC_"))]:
         monkeypatch.delenv(name)
     values = {
         "HOME": str(home),

@@ -20,6 +20,7 @@ COMMANDS = (
 OF_NO_STORE = (
     *("context list", "context add", "context use", "context show", "context remove"),
     *("config set", "config unset", "config path", "completion"),
+    *("profiles show", "profiles check"),
 )
 HEAVY = (
     *("boto3", "botocore", "google", "rich", "msgspec", "tenacity", "psutil"),

@@ -177,7 +177,7 @@ def test_every_field_of_the_spec_has_an_option() -> None:
     from stado.target import Target
 
     others = {"words", "run_id", "batch", "wait", "as_json", *Target._fields}
-    others.add("env_file")  # the same field as --env
+    others |= {"env_file", "profile"}  # the same field as --env; fields of any name
     others_of_spec = {"unknown_fields", "step_of"}  # the latter is said by who launches a step
     asked = {parameter.name for parameter in submit.params} - others
     fields = {PINNED_AS.get(name, name) for name in asked}

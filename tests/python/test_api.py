@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stado as api
-from stado.api import _FIELDS, JobOptions, _keep_open, _repository
+from stado.api import JobOptions, _keep_open, _repository
 from stado.cli.job_options import job_options
 from stado.core import keys
 from stado.core.records import (
@@ -27,6 +27,7 @@ from stado.core.records import (
     Progress,
     SaveRef,
 )
+from stado.core.stated import FIELDS
 from stado.core.states import Reason, State, Verdict, WarningCode
 from stado.jobs.changes import pause, resume
 from stado.jobs.outputs import publish
@@ -153,7 +154,7 @@ def test_the_options_are_those_of_the_command_line_under_the_same_names() -> Non
         "an option of `stado submit` is missing in JobOptions of stado/api.py, or the other way"
     )
     for name in JobOptions.__annotations__:
-        assert options[name] == _FIELDS.get(name, name)
+        assert options[name] == FIELDS.get(name, name)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
