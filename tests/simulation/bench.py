@@ -4,7 +4,7 @@ hand, by processes that execute nothing."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from stado.core import keys
 from stado.core.documents import Document
 from stado.core.order import entry_name, parse_entry
 from stado.core.records import Ending, Heartbeat, Ran, Record
-from stado.core.spec import Spec, make_request
+from stado.core.spec import CARDS_VARIABLE, Spec, make_request
 from stado.core.states import JobType, Reason, State, Verdict
 from stado.jobs.claim import Claimant, claim
 from stado.jobs.endings import give_verdict, settle
@@ -31,12 +31,12 @@ from tests.simulation.machine import SimEntropy, TrueClock
 from tests.simulation.people import Answer
 from tests.simulation.plan import Plan
 from tests.simulation.process import SimProcess
-from tests.simulation.world import World
+from tests.simulation.world import FOLDERS, World
 
 Result = TypeVar("Result")
 
 LEASE = 12.0
-_PLAN = Plan(lease=LEASE, hosts=(HostPlan(), HostPlan()), people=1, jobs_max=0)
+PLAN = Plan(lease=LEASE, hosts=(HostPlan(), HostPlan()), people=1, jobs_max=0)
 
 
 class Bench:
@@ -44,7 +44,7 @@ class Bench:
 
     def __init__(self, world: World, *kinds: type[Checker]) -> None:
         self.world = world
-        world.checkers = [kind(world, world._note_violation) for kind in kinds]
+        world.listen(kinds)
         self.worker = world.hosts[0].new_process("supervisor")
         self.agent = world.hosts[0].new_process("agent")
         self.stranger = world.hosts[1].new_process("supervisor")
@@ -123,8 +123,9 @@ class Bench:
         *,
         by: SimProcess | None = None,
         run: int = 1,
+        cards: Sequence[str] = (),
     ) -> SimCommand:
-        """A command that runs until it is told to end."""
+        """A command that runs until it is told to end, and sees these cards."""
         owner = by or self.worker
         command = SimCommand(
             owner,
@@ -136,6 +137,7 @@ class Bench:
                     "STADO_JOB_ID": record.id,
                     "STADO_EPOCH": str(record.epoch),
                     "STADO_BODY_RUN": str(run),
+                    CARDS_VARIABLE: ",".join(cards),
                 },
                 folder=owner.host.folder,
                 sink=lambda _: None,
@@ -184,6 +186,11 @@ class Bench:
         now = self.world.kernel.now
         self.tell(Answer(what, now, job_ids=(record.id,), record=record))
 
+    def look(self) -> None:
+        """As who waits until all has come to rest."""
+        for checker in self.world.checkers:
+            checker.on_look()
+
     def look_at_the_end(self) -> None:
         self.world.check_at_end()
 
@@ -193,10 +200,10 @@ def changed(record: Record, **fields: object) -> Record:
 
 
 @contextmanager
-def made_bench(*kinds: type[Checker]) -> Iterator[Bench]:
+def made_bench(*kinds: type[Checker], plan: Plan = PLAN) -> Iterator[Bench]:
     """Leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="stado-bench-") as folder:
-        world = World(0, Path(folder), plan=_PLAN)
+    with tempfile.TemporaryDirectory(prefix="stado-bench-", dir=FOLDERS) as folder:
+        world = World(0, Path(folder), plan=plan)
         try:
             yield Bench(world, *kinds)
         finally:

@@ -54,7 +54,8 @@ class Mishaps:
         self._stopped = True
         for host in self._world.all_hosts:
             host.cut_off = host.disk_full = False
-            host.ailing.clear()
+            for card in list(host.ailing):
+                host.get_well(card)
             for process in list(host.processes.values()):
                 process.thaw()
             host.thaw()
@@ -179,8 +180,8 @@ class Mishaps:
         if not host.plan.cards:
             return None
         card = self._kernel.random.choice(host.plan.cards)
-        host.ailing.add(card.uuid)
-        self._later(partial(host.ailing.discard, card.uuid))
+        host.fall_ill(card.uuid)
+        self._later(partial(host.get_well, card.uuid))
         return f"{card.uuid} of {host.name}"
 
     def _tick_from_cron(self) -> str:

@@ -6,6 +6,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,8 @@ class SimProcess:
             happening()
 
     def kill(self) -> None:
+        if self.order is not None and not self.gone:
+            self.host.supervisors_died += 1
         self.end(-signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -130,11 +133,25 @@ class SimProcess:
         assert self._ends is not None, "nobody forked it"
         return self._ends[0]
 
+    @property
+    def order(self) -> Order | None:
+        """What its agent has told it to run, until the agent has heard that it is idle."""
+        return self._ends[1].order if self._ends is not None else None
+
     def poll(self) -> int | None:
         """As the live one: once the channel is closed it waits for a moment."""
         if self.readable.ended:
             self.kernel.wait_until(lambda: self.gone, 1.0, self.ended)
         return self.exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A job that an agent has let in: by which process, when."""
+
+    by: SimProcess
+    at: float
+    entry: str
 
 
 class SimChannel:
@@ -147,6 +164,8 @@ class SimChannel:
         self.closed = False
         self.stirred = Door(kernel)
         """Opened when there is something to read, or nothing more can come."""
+        self.order: Order | None = None
+        """Of the supervisor at this end."""
 
     @classmethod
     def pair(cls, kernel: Kernel) -> tuple[SimChannel, SimChannel]:
@@ -167,6 +186,10 @@ class SimChannel:
         assert self._other is not None  # `pair` makes both
         if self.ended:
             raise ChannelClosed
+        if message.get("do") == "run":
+            by = self._kernel.running.process
+            self._other.order = Order(by, self._kernel.now, message["entry"])
+            by.host.orders.append(self._other.order)
         self._other._messages.append(dict(message))
         self._other.stirred.open()
 
@@ -174,9 +197,12 @@ class SimChannel:
         seconds = float("inf") if timeout_seconds is None else timeout_seconds
         if not self._kernel.wait_until(lambda: self.ready, seconds, self.stirred):
             return None
-        if self._messages:
-            return self._messages.popleft()
-        raise ChannelClosed
+        if not self._messages:
+            raise ChannelClosed
+        message = self._messages.popleft()
+        if message.get("event") == "idle" and self._other is not None:
+            self._other.order = None
+        return message
 
     def close(self) -> None:
         assert self._other is not None  # `pair` makes both
@@ -210,14 +236,20 @@ class SimHost:
     cut_off: bool = False
     """Whether nothing reaches the store from here, nor the other way."""
     disk_full: bool = False
-    ailing: set[str] = field(default_factory=set)
-    """UUIDs of cards that no job must have."""
+    ailing: dict[str, float] = field(default_factory=dict)
+    """UUIDs of cards that no job must have, and since when."""
+    ailed_at: float = -inf
+    """When one of its cards fell ill or got well last."""
     vanished: bool = False
     """Never to be seen again."""
     up: bool = True
     processes: dict[int, SimProcess] = field(default_factory=dict)
     commands: list[SimCommand] = field(default_factory=list)
     """Those that live, whoever started them."""
+    orders: list[Order] = field(default_factory=list)
+    """All that its agents have let in, in order."""
+    supervisors_died: int = 0
+    """By force, with a job in hand."""
     _pids: int = 100
     _booted_at: float = 0.0
     _frozen_at: float = 0.0
@@ -247,6 +279,13 @@ class SimHost:
 
     def forget(self, process: SimProcess) -> None:
         self.processes.pop(process.identity.pid, None)
+
+    def fall_ill(self, card: str) -> None:
+        self.ailing[card] = self.ailed_at = self.kernel.now
+
+    def get_well(self, card: str) -> None:
+        if self.ailing.pop(card, None) is not None:
+            self.ailed_at = self.kernel.now
 
     def freeze(self) -> None:
         """All of it, as a machine that is suspended."""

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce, WhatItIs
+from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.log_spool import LogLimit
+from stado_agent.this_host import WhatItIs
 from stado_agent.workspace import HostFolder
 from stado_coordinator.coordinator import Coordinator, tick_once
 from tests.simulation.channels import SimMessenger

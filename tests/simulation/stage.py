@@ -34,7 +34,7 @@ from tests.simulation.people import Answer, placed
 from tests.simulation.process import SimHost
 from tests.simulation.scripted import OUTAGE_SECONDS, Fault, Scripted
 from tests.simulation.weather import Fate
-from tests.simulation.world import World
+from tests.simulation.world import FOLDERS, World
 
 if TYPE_CHECKING:
     from stado.jobs.repository import Repository
@@ -298,9 +298,7 @@ class Stage(World):
         """Until the faults have happened and everything is at rest; then the last checks."""
         with self.trace.with_logs():
             self.come_to_rest()
-            if self.violation is None:
-                for checker in self.checkers:
-                    checker.at_end()
+            self.check_at_end()
 
     def come_to_rest(self) -> None:
         while not self.kernel.halted:
@@ -308,6 +306,8 @@ class Stage(World):
             unrest = self.unrest()
             if unrest is None:
                 return
+            if self._scripted.is_over and self.kernel.now >= self._over_at:
+                self._tell_checkers("on_look")
             if self.kernel.now >= self._over_at + BOUND_SECONDS:
                 text = f"{BOUND_SECONDS:.0f} s after the last fault {unrest}"
                 self._note_violation(Violation("all comes to rest", self.kernel.now, text))
@@ -319,6 +319,11 @@ class Stage(World):
             return "something is still to happen"
         found = itertools.chain(self._unrest_in_store(), self._unrest_on_hosts())
         return next(found, None)
+
+    @property
+    def patience_seconds(self) -> float:
+        """Tighter than where many things go wrong: nothing is left alone for minutes."""
+        return 2 * (self.plan.room_waits.keep_after_seconds + self._longest)
 
     def ends(self) -> list[State]:
         """The states that its jobs are in."""
@@ -354,7 +359,7 @@ def made_stage(
     out: TextIO | None = None,
 ) -> Iterator[Stage]:
     """A stage that leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="stado-stage-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stado-stage-", dir=FOLDERS) as folder:
         stage = Stage(
             scenario,
             Path(folder),

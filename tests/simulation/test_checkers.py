@@ -599,7 +599,7 @@ def test_an_epoch_that_is_opened_by_who_cannot_have_read_the_rest(make_bench: Ma
     bench = make_bench()
     record = rested(bench)
     bench.delete(bench.client, record.own_key())
-    bench.world.checkers = [CellsChecker(bench.world, bench.world._note_violation)]
+    bench.world.listen([CellsChecker])
     bench.by(bench.client, lambda: open_epoch(bench.repo, record, Opening.RETRY, by="ann"))
     assert "cannot have read the record at rest" in bench.violation
 

@@ -7,9 +7,10 @@ come to rest within a bound.
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,7 +41,7 @@ from stado.storage.observe import Operation
 from stado.storage.port import walk
 from stado.storage.retry import RetryingStore
 from tests.simulation.checkers import CHECKERS
-from tests.simulation.checkers.base import Change, Checker, Violation
+from tests.simulation.checkers.base import HOOKS, Change, Checker, Violation
 from tests.simulation.commands import Script, SimCommand
 from tests.simulation.hardware import HostPlan
 from tests.simulation.kernel import Kernel, Strand
@@ -54,6 +55,10 @@ from tests.simulation.process import SimHost, SimProcess, consumer_on
 from tests.simulation.programs import AgentService, CoordinatorService, Service
 from tests.simulation.trace import Trace
 from tests.simulation.weather import Fate, Storm, Weather
+
+_MEMORY = Path("/dev/shm")
+FOLDERS = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+"""Where hosts have theirs: in memory, where there is such a file system; None: as is usual."""
 
 _LOOK_SECONDS = 5.0
 _CLOCKS_APART = timedelta(seconds=30)
@@ -105,9 +110,11 @@ class World:
         """Those whose submission was acknowledged."""
         self.jobs_left = self.plan.jobs_max
         self.started: list[SimCommand] = []
+        self.rooms_kept = 0
+        """How often a host has begun to keep room for a job."""
         self._make_store(weather)
         self._make_hosts()
-        self.checkers: list[Checker] = [kind(self, self._note_violation) for kind in CHECKERS]
+        self.listen(CHECKERS)
         self.services: list[Service] = [
             *(AgentService(self, host) for host in self.hosts),
             *(CoordinatorService(self, host) for host in self.coordinator_hosts),
@@ -117,6 +124,13 @@ class World:
         pause = self.plan.safety / 40
         self.people = [Person(self, host, pause=pause) for host in self.laptops]
         self.mishaps = Mishaps(self)
+
+    def listen(self, kinds: Iterable[type[Checker]]) -> None:
+        """Has these checkers hear of what happens, and no others."""
+        self.checkers = [kind(self, self._note_violation) for kind in kinds]
+        self._listeners = {
+            hook: [one for one in self.checkers if hook in _hooks_of(type(one))] for hook in HOOKS
+        }
 
     def _make_store(self, weather: Weather | None) -> None:
         plan = self.plan
@@ -128,7 +142,7 @@ class World:
         )
         self.bucket = Bucket(self.store)
         self.weather: Weather = weather or Storm(self.kernel, plan.rates)
-        self.checkers = []
+        self.listen(())
         self.deployment, _ = make_deployment(
             self.store,
             entropy=SimEntropy(self.kernel),
@@ -216,20 +230,20 @@ class World:
         self.trace.note(command.host.name, f"start {command.job_id} epoch {command.epoch}")
         self.started.append(command)
         command.on_end = self._tell_end
-        self._tell_checkers(lambda checker: checker.on_start(command))
+        self._tell_checkers("on_start", command)
 
     def _tell_end(self, command: SimCommand) -> None:
         self.trace.note(
             command.host.name,
             f"end {command.job_id} epoch {command.epoch}: {command.exit_code}",
         )
-        self._tell_checkers(lambda checker: checker.on_command_end(command))
+        self._tell_checkers("on_command_end", command)
 
     def tell_answer(self, answer: Answer) -> None:
         if answer.what == "submitted":
             new = [job_id for job_id in answer.job_ids if job_id not in self.known_jobs]
             self.known_jobs.extend(new)
-        self._tell_checkers(lambda checker: checker.on_answer(answer))
+        self._tell_checkers("on_answer", answer)
 
     # --- what its parts tell it ---------------------------------------------------------
 
@@ -237,18 +251,20 @@ class World:
         self, process: SimProcess, operation: Operation, key: str, fate: Fate, answer: str
     ) -> None:
         self.trace.note_request(process, operation, key, fate, answer)
-        self._tell_checkers(lambda checker: checker.on_request(process, operation, key))
+        self._tell_checkers("on_request", process, operation, key)
 
     def _note_change(self, key: str, before: bytes | None, after: bytes | None) -> None:
         change = Change(self.kernel.now, self.bucket.author, key, before, after)
-        self._tell_checkers(lambda checker: checker.on_change(change))
+        if key.startswith(keys.ROOMS) and before is None:
+            self.rooms_kept += 1
+        self._tell_checkers("on_change", change)
 
-    def _tell_checkers(self, tell: Callable[[Checker], None]) -> None:
+    def _tell_checkers(self, hook: str, *told: object) -> None:
         """A checker is called in the midst of a request: its own error must neither pass for an
         answer of the store, nor for one of whoever asks."""
-        for checker in self.checkers:
+        for checker in self._listeners[hook]:
             try:
-                tell(checker)
+                getattr(checker, hook)(*told)
             except Exception as error:  # noqa: BLE001 - what it cannot read breaks its rule
                 text = f"it cannot be judged: {error!r}"
                 self._note_violation(Violation(checker.rule, self.kernel.now, text), error)
@@ -276,7 +292,7 @@ class World:
 
     def check_at_end(self) -> None:
         if self.violation is None:
-            self._tell_checkers(lambda checker: checker.at_end())
+            self._tell_checkers("at_end")
 
     def heal(self) -> None:
         self.trace.note("world", "healed")
@@ -313,6 +329,8 @@ class World:
             unrest = self.unrest()
             if unrest is None:
                 return
+            if self.kernel.now >= self.healed_at + self.plan.ways.late_max:
+                self._tell_checkers("on_look")
             if self.kernel.now >= bound:
                 text = f"after {self.bound_seconds:.0f} s of calm {unrest}"
                 self._note_violation(Violation("all comes to rest", self.kernel.now, text))
@@ -325,7 +343,22 @@ class World:
         of some steps waits for a lease and for the pauses of who tries again."""
         scripts = self.scripts.values()
         work = sum(script.seconds * (script.failures + 1) for script in scripts)
-        return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0
+        kept = min(600.0, 2 * self.plan.room_waits.keep_after_seconds) if self.plan.placed else 0.0
+        return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0 + kept
+
+    @property
+    def patience_seconds(self) -> float:
+        """That a job may stand first in the queue once all is calm: until what runs where it could
+        run has ended, twice, as room may be kept there for another one at first; what went wrong
+        before is tried again after ten minutes, too."""
+        return 2 * (self.plan.room_waits.keep_after_seconds + self._longest) + 700.0
+
+    @property
+    def _longest(self) -> float:
+        """Seconds that a job can run."""
+        scripts = self.scripts.values()
+        lasting = max((script.seconds * (script.failures + 1) for script in scripts), default=0.0)
+        return lasting + self.plan.grace + 4 * self.plan.lease
 
     def unrest(self) -> str | None:
         """What is not at rest yet; None: nothing."""
@@ -417,6 +450,7 @@ class World:
     def _events(self) -> Counter[str]:
         events: Counter[str] = Counter(start=len(self.started))
         events["message"] = len(self.messages)
+        events["room kept"] = self.rooms_kept
         events.update({f"request {fate}": count for fate, count in self.trace.faults.items()})
         events.update({f"mishap {name}": count for name, count in self.mishaps.counts.items()})
         for job_id in self.known_jobs:
@@ -431,6 +465,11 @@ class World:
         return events
 
 
+def _hooks_of(kind: type[Checker]) -> set[str]:
+    """What it listens to: of most things most checkers want to hear nothing."""
+    return {hook for hook in HOOKS if getattr(kind, hook) is not getattr(Checker, hook)}
+
+
 @contextmanager
 def made_world(
     seed: int,
@@ -440,7 +479,7 @@ def made_world(
     out: TextIO | None = None,
 ) -> Iterator[World]:
     """A world that leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="stado-sim-") as folder:
+    with tempfile.TemporaryDirectory(prefix="stado-sim-", dir=FOLDERS) as folder:
         world = World(seed, Path(folder), plan=plan, weather=weather, out=out)
         try:
             yield world

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.checkers.answers import AnswersChecker, CancelsChecker, PausesChecker
 from tests.simulation.checkers.base import Checker
+from tests.simulation.checkers.capacity import CapacityChecker
 from tests.simulation.checkers.cells import CellsChecker
 from tests.simulation.checkers.finding import FindingChecker
 from tests.simulation.checkers.hints import AssignmentsChecker
@@ -15,8 +16,10 @@ from tests.simulation.checkers.priorities import PrioritiesChecker
 from tests.simulation.checkers.quotas import QuotasChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.retries import RetriesChecker
+from tests.simulation.checkers.rooms import RoomsChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
+from tests.simulation.checkers.starving import StarvingChecker
 from tests.simulation.checkers.times import TimesChecker
 from tests.simulation.checkers.usage import UsageChecker
 from tests.simulation.checkers.yields import YieldsChecker
@@ -37,7 +40,10 @@ CHECKERS: tuple[type[Checker], ...] = (
     UsageChecker,
     PrioritiesChecker,
     MessagesChecker,
+    CapacityChecker,
     YieldsChecker,
+    RoomsChecker,
+    StarvingChecker,
     QuotasChecker,
     AssignmentsChecker,
     RestChecker,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING, TypeVar
 from stado.core import keys
 from stado.core.documents import Document, decode
 from stado.core.ids import milliseconds
-from stado.core.records import OpenCell, Record
+from stado.core.records import ClaimCell, OpenCell, Record
+from stado.core.spec import Spec
 from stado.core.states import Opening, State
 from stado.errors import NotFound
 from stado.storage.observe import Operation
+from tests.simulation.placing import Held
 
 if TYPE_CHECKING:
     from tests.simulation.commands import SimCommand
     from tests.simulation.people import Answer
-    from tests.simulation.process import SimProcess
+    from tests.simulation.process import SimHost, SimProcess
     from tests.simulation.world import World
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
@@ -131,6 +134,17 @@ class Checker:
         records = [record for record in found if record is not None]
         return max(records, key=lambda record: record.epoch, default=None)
 
+    def _held_on(self, host: SimHost) -> list[Held]:
+        """Jobs whose commands live there, be their epochs over or not."""
+        cards: dict[str, set[str]] = defaultdict(set)
+        specs: dict[str, Spec] = {}
+        for command in host.commands:
+            claim = self._find(ClaimCell, keys.claim_cell(command.job_id, command.epoch))
+            if claim is not None:
+                cards[command.job_id].update(command.cards)
+                specs[command.job_id] = claim.record.spec
+        return [Held(job, spec, tuple(sorted(cards[job]))) for job, spec in specs.items()]
+
     def on_request(self, process: SimProcess, operation: Operation, key: str) -> None:
         """A request has reached the store."""
 
@@ -146,5 +160,12 @@ class Checker:
     def on_answer(self, answer: Answer) -> None:
         """Somebody has got an answer from a use case."""
 
+    def on_look(self) -> None:
+        """No fault goes on any more, and it is looked whether all has come to rest."""
+
     def at_end(self) -> None:
         """All faults are over, and the run has come to rest, or to its bound."""
+
+
+HOOKS = ("on_request", "on_change", "on_start", "on_command_end", "on_answer", "on_look", "at_end")
+"""What a checker can listen to."""
