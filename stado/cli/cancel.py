@@ -58,13 +58,13 @@ def cancel(
     wish = Wish(by=user_name(), note=note, wait=not no_wait, as_json=as_json)
     with opened_repository(target) as repo:
         if job is not None and job.strip().startswith(PIPELINE_PREFIX):
-            return _cancel_pipeline(repo, job, wish, _cancelling(terminate=terminate))
+            return _cancel_pipeline(repo, job, wish, cancelling(terminate=terminate))
         selection = _selection(repo, job, wish.by)
         if _nothing_to_do(repo, selection, asks=job is None, as_json=as_json):
             return exits.FAILED if selection.job_ids else exits.OK
         if not (yes or _may_go_on(repo, selection, unnamed=job is None)):
             return exits.FAILED
-        return stop_jobs(repo, selection, _cancelling(terminate=terminate), wish)
+        return stop_jobs(repo, selection, cancelling(terminate=terminate), wish)
 
 
 def _cancel_pipeline(repo: Repository, text: str, wish: Wish, manner: Manner) -> int:
@@ -90,7 +90,8 @@ def _cancel_pipeline(repo: Repository, text: str, wish: Wish, manner: Manner) ->
     return code
 
 
-def _cancelling(*, terminate: bool) -> Manner:
+def cancelling(*, terminate: bool) -> Manner:
+    """What `stado cancel` does to jobs."""
     from functools import partial
 
     from stado.cli import render

@@ -413,7 +413,6 @@ _STEPS = (
 )
 
 _ALL = (
-    *_PROFILE,
     *_ORDER_AND_SIZE,
     *_EXECUTION,
     *_CODE,
@@ -426,7 +425,18 @@ _ALL = (
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command all of them, in the order of its help."""
-    for option in reversed(_ALL):
+    return _given(function, (*_PROFILE, *_ALL))
+
+
+def job_options_but_profile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For what has another set of options below those that are typed."""
+    return _given(function, _ALL)
+
+
+def _given(
+    function: Callable[..., Any], all_options: Sequence[Callable[..., Any]]
+) -> Callable[..., Any]:
+    for option in reversed(all_options):
         function = option(function)
     return function
 

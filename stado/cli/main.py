@@ -202,6 +202,17 @@ _PROFILES = DefaultGroup(
     },
 )
 
+_WORKLOAD = LazyGroup(
+    name="workload",
+    help="Start sessions of declared kinds where there is room; list and stop them.",
+    lazy={
+        "start": LazyCommand("stado.cli.workload", "start", "Start a session of a kind."),
+        "sessions": LazyCommand("stado.cli.workload", "sessions", "List the sessions."),
+        "stop": LazyCommand("stado.cli.workload", "stop", "Stop a session."),
+        "kinds": LazyCommand("stado.cli.workload", "kinds", "List the kinds, or show one."),
+    },
+)
+
 _CONTEXT = LazyGroup(
     name="context",
     help="Give stores names, and choose the current one.",
@@ -258,6 +269,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
     "profiles": _PROFILES,
+    "workload": _WORKLOAD,
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": _HOSTS,

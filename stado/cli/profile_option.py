@@ -40,16 +40,39 @@ class ProfileOption(click.Option):
         return name, args
 
 
+class KindArgument(click.Argument):
+    """The same for a kind of workload."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        name, args = super().handle_parse_result(ctx, opts, args)
+        if isinstance(name, str) and not ctx.resilient_parsing:
+            from stado.cli.context import profile_folder
+
+            _apply(ctx, profile_folder().kinds.read(name), opts)
+        return name, args
+
+
 def known_profiles(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """For a shell that completes what is typed."""
+    return [name for name in _names(kinds=False) if name.startswith(incomplete)]
+
+
+def known_kinds(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes what is typed."""
+    return [name for name in _names(kinds=True) if name.startswith(incomplete)]
+
+
+def _names(*, kinds: bool) -> list[str]:
     from stado.cli.context import profile_folder
     from stado.errors import StadoError
 
     try:
-        names = profile_folder().names()
+        folder = profile_folder()
+        return (folder.kinds if kinds else folder).names()
     except StadoError:
         return []
-    return [name for name in names if name.startswith(incomplete)]
 
 
 def _apply(ctx: click.Context, profile: Profile, typed: Mapping[str, Any]) -> None:

@@ -31,11 +31,11 @@ def show(*, name: str | None, as_json: bool) -> None:
 
     folder = profile_folder()
     if name is not None:
-        _print_stated(folder.read(name))
+        print_stated(folder.read(name))
         return
     names, profiles = find_all(folder)
     if as_json:
-        found = [_fields(name, one) for name, one in zip(names, profiles, strict=True)]
+        found = [profile_fields(name, one) for name, one in zip(names, profiles, strict=True)]
         render.print_json({"folder": str(folder.path), "profiles": found})
         return
     print_profiles(names, profiles)
@@ -75,7 +75,8 @@ def _find(folder: ProfileFolder, name: str) -> Profile | str:
         return error.text
 
 
-def _fields(name: str, found: Profile | str) -> dict[str, Any]:
+def profile_fields(name: str, found: Profile | str) -> dict[str, Any]:
+    """Of a list."""
     if isinstance(found, str):
         return {"name": name, "refused": found, "description": None, "stated": None}
     return {
@@ -102,7 +103,7 @@ def _sizes(profile: Profile) -> str:
     return ", ".join(words) or "-"
 
 
-def _print_stated(profile: Profile) -> None:
+def print_stated(profile: Profile) -> None:
     """As it may stand in a file."""
     import json
 

@@ -271,6 +271,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "step": None
         if spec.step_of is None
         else f"{spec.step_of.number} ({spec.step_of.name}) of {pipeline_id(record)}",
+        "workload": spec.workload_kind,
         "after": ", ".join(f"{one.job_id} ({one.when.value})" for one in spec.after) or None,
         "then": _then_text(record),
         "run": record.run_id,

@@ -135,6 +135,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "pipeline_id": pipeline_id(record),
         "step": step_of.number if (step_of := spec.step_of) is not None else None,
         "step_name": step_of.name if step_of is not None else None,
+        "workload_kind": spec.workload_kind,
         "after": [f"{one.job_id}:{one.when.value}" for one in spec.after],
         "then": [step.plain() for step in spec.then],
         "submitter": record.submitter,

@@ -178,6 +178,7 @@ def check_envelope(spec: Spec) -> None:
         ("provider", spec.provider),
         ("machine-type", spec.machine_type),
         ("group", spec.group),
+        ("workload-kind", spec.workload_kind),
     ):
         check_word(name, word)
     _check_labels(spec.labels)

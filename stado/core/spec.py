@@ -320,6 +320,8 @@ class Spec(Part, frozen=True, kw_only=True):
     """Whole cards, of the kind that the job itself asks for; none when not stated."""
     step_of: StepOf | None = None
     """Of a job that was started in that way."""
+    workload_kind: HostWord | None = None
+    """Of a job that somebody started as a session of this kind, on a host with room for it."""
 
     @property
     def takes_along(self) -> bool:

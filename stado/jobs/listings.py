@@ -49,11 +49,13 @@ class Wanted:
     types: Collection[JobType] = ()
     tags: Collection[str] = ()
     """A job has to have each of them."""
+    workloads: bool = False
+    """Only jobs that were started as sessions of a kind of workload."""
 
     @property
     def by_record(self) -> bool:
         """Whether one has to read a job to know."""
-        return bool(self.types or self.tags or self.phases)
+        return bool(self.types or self.tags or self.phases or self.workloads)
 
     @property
     def prefixes(self) -> set[State]:
@@ -64,8 +66,10 @@ class Wanted:
         if self.prefixes and row.state not in self.states and _phase(row) not in self.phases:
             return False
         if row.record is None:
-            return not (self.types or self.tags)
+            return not (self.types or self.tags or self.workloads)
         spec = row.record.spec
+        if self.workloads and spec.workload_kind is None:
+            return False
         return (not self.types or spec.type in self.types) and set(self.tags) <= set(spec.tags)
 
 

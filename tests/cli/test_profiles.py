@@ -162,7 +162,15 @@ def test_a_profile_states_what_options_can_and_makes_the_same_request(
     spec = spec_of(world, job_id).plain()
     unstated = Spec(command="").plain()
     unsaid = {name for name, value in spec.items() if value == unstated[name]}
-    assert unsaid == {"snapshot", "repo", "start_from", "after", "array", "step_of"}
+    assert unsaid == {
+        "snapshot",
+        "repo",
+        "start_from",
+        "after",
+        "array",
+        "step_of",
+        "workload_kind",
+    }
 
 
 def test_options_that_are_typed_win_also_where_they_say_what_is_done_anyway(

@@ -167,6 +167,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "max_yields": 2,
         "array": None,
         "step_of": None,
+        "workload_kind": None,
     }
 
 
@@ -178,7 +179,8 @@ def test_every_field_of_the_spec_has_an_option() -> None:
 
     others = {"words", "run_id", "batch", "wait", "as_json", *Target._fields}
     others |= {"env_file", "profile"}  # the same field as --env; fields of any name
-    others_of_spec = {"unknown_fields", "step_of"}  # the latter is said by who launches a step
+    # The latter two are said by who launches a step, and who starts a session.
+    others_of_spec = {"unknown_fields", "step_of", "workload_kind"}
     asked = {parameter.name for parameter in submit.params} - others
     fields = {PINNED_AS.get(name, name) for name in asked}
     assert fields | {"command"} == set(Spec.__struct_fields__) - others_of_spec

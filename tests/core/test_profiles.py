@@ -116,6 +116,7 @@ def test_what_is_stated_besides_wins(
 def test_a_kind_of_workload_declares_what_it_runs_and_its_room(
     changes: dict[str, Any], sentence: str
 ) -> None:
+    """R126"""
     stated = {"command": "run", "cpu": 1, "memory_gb": 2}
     check_kind(profile(**stated))
     changed = {name: value for name, value in (stated | changes).items() if value is not None}

@@ -1,15 +1,21 @@
-"""Each profile that comes with stado, on a worker that has room for it."""
+"""Each profile that comes with stado, on a worker that has room for it; a session that holds its
+room."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import stado
+from stado.cli.main import cli
+from stado.core import keys
+from stado.core.records import Capacity
 from stado.core.states import State
 from stado.profile_files import profile_folder
 from tests.e2e.conftest import MakeFleet
+from tests.e2e.fleet import wait_for
 from tests.engines.nvml import card, stand_in_for_nvidia
 
 CARDS_SEEN = 'printf %s "$CUDA_VISIBLE_DEVICES" | tr , "\\n" | grep -c .'
@@ -54,3 +60,30 @@ def test_each_profile_runs_where_there_is_room_for_it(
     assert {name: status.state for name, status in ended.items()} == dict.fromkeys(
         COMMANDS, State.COMPLETED
     )
+
+
+def test_a_session_holds_its_room_until_it_is_stopped(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R126, R127: what its kind declares is taken from what other jobs are let in with."""
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.delenv("WC_PROFILES_DIR", raising=False)
+    fleet = make_fleet(lease_seconds=4)
+    for name, value in fleet.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    fleet.agent("one", "--poll-seconds", "0.1", "--cpu", "2", "--memory-gb", "4")
+    wait_for(lambda: fleet.repo.find(Capacity, keys.capacity("one")) is not None)
+
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.strip()
+
+    session = stado.job(run("workload", "start", "hold", "--cpu", "1.5"))
+    wait_for(lambda: session.status().state == State.RUNNING)
+    waiting = stado.submit("true", run_id="waits", cpu=1)
+    beside = stado.submit("true", run_id="beside", cpu=0.5)
+    assert beside.wait(timeout=60).state == State.COMPLETED
+    assert waiting.status().state == State.QUEUED
+    assert run("workload", "stop", session.id) == f"{session.id}  cancelled"
+    assert waiting.wait(timeout=60).state == State.COMPLETED
