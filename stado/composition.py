@@ -6,7 +6,7 @@ they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -164,10 +164,14 @@ def open_repository(
 
 
 def open_repository_when_reachable(
-    settings: Settings, machine: Machine, trouble: StoreTrouble | None = None
+    settings: Settings,
+    machine: Machine,
+    trouble: StoreTrouble | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Repository:
     """For programs that run on and on, and may be started before the network is there: waits for
-    a store that does not answer. What cannot be mended by waiting is raised at once."""
+    a store that does not answer, and says so by `tell`. What cannot be mended by waiting is raised
+    at once."""
     import logging
 
     from stado.errors import Ambiguous, Unavailable
@@ -179,6 +183,7 @@ def open_repository_when_reachable(
         except (Unavailable, Ambiguous) as error:
             if not said:
                 logging.getLogger(__name__).warning("event=waiting_for_store error=%r", str(error))
+                tell(f"waiting for the store: {error}")
             said = True
         machine.clock.sleep(machine.entropy.uniform(0.5, 1.0) * _REACH_SECONDS)
 

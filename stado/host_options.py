@@ -100,10 +100,55 @@ _OPTIONS = (
     ),
 )
 
+_WORKER_OPTIONS = (
+    click.option(
+        "--poll-seconds",
+        type=click.FloatRange(min=0.05),
+        metavar="SECONDS",
+        help="How often an idle agent looks, at the slowest. Default: 0.5 on a directory, else 5.",
+    ),
+    click.option(
+        "--log-limit-mb",
+        type=click.FloatRange(min=1),
+        metavar="MIB",
+        default=100.0,
+        show_default=True,
+        help="MiB of a job's log that are kept: its first quarter, and its end.",
+    ),
+    click.option(
+        "--checkpoint-mb-per-second",
+        type=click.FloatRange(min=0.01),
+        metavar="MIB",
+        help="MiB a second that each job's checkpoints are uploaded with, at most. "
+        "Default: as fast as the store takes them.",
+    ),
+    click.option(
+        "--disk-reserve-gb",
+        type=click.FloatRange(min=0),
+        metavar="GIB",
+        help="GiB that jobs must leave free on the disk of the work folder to be let in. "
+        "Default: 1, or a twentieth of a small disk.",
+    ),
+    click.option(
+        "--cache-gb",
+        type=click.FloatRange(min=0),
+        metavar="GIB",
+        help="GiB of inputs that are kept for further jobs. Default: 20, or a tenth of a "
+        "smaller disk.",
+    ),
+)
+
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds what says where jobs work, what they get, what the host is, and what concerns
     secrets."""
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds what says how an agent goes about its work."""
+    for option in reversed(_WORKER_OPTIONS):
         command = option(command)
     return command

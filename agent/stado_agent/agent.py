@@ -162,7 +162,8 @@ class LeaveAtOnce(BaseException):
 class Agent:
     """One agent. `supervisor_repo` is a repository whose store has never been used: each
     supervisor gets it by the fork, with connections of its own. `take_throttled` tells how many
-    requests the store has put off since it was last called."""
+    requests the store has put off since it was last called; `turned` is called by the main loop,
+    each time that it has gone round."""
 
     def __init__(
         self,
@@ -172,8 +173,10 @@ class Agent:
         settings: AgentSettings,
         host: HostPorts,
         take_throttled: Callable[[], int] = lambda: 0,
+        turned: Callable[[], None] = lambda: None,
     ) -> None:
         self._repo = repo
+        self._turned = turned
         self._supervisor_repo = supervisor_repo
         self._settings = settings
         self._folder = host.folder
@@ -305,6 +308,7 @@ class Agent:
         )
         while not (self._draining and not self._busy):
             self.step()
+            self._turned()
             if drain_asked():
                 self.drain()
         self._dismiss([one for one in self._supervised if one.entry is None])

@@ -15,6 +15,14 @@ from stado_agent.workspace import Workspace
 
 _WITHHELD_PREFIXES = ("STADO_", "AWS_")
 _WITHHELD = frozenset({"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_ACCESS_TOKEN"})
+_OF_THE_SERVICE = frozenset(
+    {
+        *("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "INVOCATION_ID", "JOURNAL_STREAM"),
+        *("SYSTEMD_EXEC_PID", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "MAINPID"),
+        *("STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CREDENTIALS_DIRECTORY", "MANAGERPID"),
+    }
+)
+"""What a service manager tells the agent of itself: a command is no service."""
 
 
 def command_environment(
@@ -57,7 +65,7 @@ def inherited_environment(host: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in host.items()
-        if not name.startswith(_WITHHELD_PREFIXES) and name not in _WITHHELD
+        if not name.startswith(_WITHHELD_PREFIXES) and name not in _WITHHELD | _OF_THE_SERVICE
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -21,12 +22,13 @@ from stado.composition import (
 )
 from stado.core.envelope import PROVIDER_DEFAULT, check_label, check_word
 from stado.errors import Refused
-from stado.host_options import host_options
+from stado.host_options import host_options, worker_options
 from stado.settings import Settings
 from stado.system.engine import DockerEngine, find_docker
 from stado.system.folder_lock import FolderLock
 from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
+from stado.system.service_notice import notice_of
 from stado.target import Target, target_options
 from stado.version import VERSION
 from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
@@ -48,12 +50,14 @@ _LEAVING_SECONDS_MAX = 4
 
 
 class _Signals:
-    """The first INT or TERM drains, the second leaves at once, out of whatever is waited for."""
+    """The first INT or TERM drains, the second leaves at once, out of whatever is waited for; so
+    does QUIT, which is how a service is stopped: it must not wait for jobs that take days."""
 
     def __init__(self) -> None:
         self._count = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)
+        signal.signal(signal.SIGQUIT, self._leave)
 
     def drain_asked(self) -> bool:
         return self._count > 0
@@ -64,6 +68,10 @@ class _Signals:
         if self._count > 1:
             logging.shutdown()
             os._exit(0)
+
+    def _leave(self, *_: object) -> None:
+        self._count = max(self._count, 1)
+        self._take()
 
     def _take(self, *_: object) -> None:
         self._count += 1
@@ -146,40 +154,7 @@ class _Options(NamedTuple):
 @click.command("run")
 @target_options
 @host_options
-@click.option(
-    "--poll-seconds",
-    type=click.FloatRange(min=0.05),
-    metavar="SECONDS",
-    help="How often an idle agent looks, at the slowest. Default: 0.5 on a directory, else 5.",
-)
-@click.option(
-    "--log-limit-mb",
-    type=click.FloatRange(min=1),
-    metavar="MIB",
-    default=100.0,
-    show_default=True,
-    help="MiB of a job's log that are kept: its first quarter, and its end.",
-)
-@click.option(
-    "--checkpoint-mb-per-second",
-    type=click.FloatRange(min=0.01),
-    metavar="MIB",
-    help="MiB a second that each job's checkpoints are uploaded with, at most. "
-    "Default: as fast as the store takes them.",
-)
-@click.option(
-    "--disk-reserve-gb",
-    type=click.FloatRange(min=0),
-    metavar="GIB",
-    help="GiB that jobs must leave free on the disk of the work folder to be let in. "
-    "Default: 1, or a twentieth of a small disk.",
-)
-@click.option(
-    "--cache-gb",
-    type=click.FloatRange(min=0),
-    metavar="GIB",
-    help="GiB of inputs that are kept for further jobs. Default: 20, or a tenth of a smaller disk.",
-)
+@worker_options
 def run(*, target: Target, **options: Any) -> None:
     """Make this machine a worker: claim jobs and run them.
 
@@ -190,6 +165,7 @@ def run(*, target: Target, **options: Any) -> None:
       stado agent run --store s3://lab-jobs/stado --cpu 8 --memory-gb 32
     """
     log_to_stderr()
+    signal.signal(signal.SIGQUIT, _exit_now)
     settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
     hardware = LiveHardware()
     stated = _Options(**options)
@@ -234,7 +210,9 @@ def _run_agent(
 ) -> None:
     machine = live_machine()
     trouble = logged_trouble(machine)
-    repo = open_repository_when_reachable(settings, machine, trouble)
+    faulthandler.enable()
+    notice = notice_of(os.environ, machine.clock)
+    repo = open_repository_when_reachable(settings, machine, trouble, notice.tell)
     _make(folder)
     lock = FolderLock(folder.lock_path)
     with lock as ours:
@@ -257,9 +235,11 @@ def _run_agent(
                 engine=engine,
             ),
             take_throttled=trouble.take_throttled,
+            turned=notice.turned,
         )
         signals = _Signals()
         agent.run(signals.drain_asked)
+        notice.leaving()
         signals.leave_if_asked()
 
 

@@ -5,6 +5,7 @@ else; jobs run without it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from stado.errors import StadoError
 from stado.jobs.assignments import Assigner
@@ -19,14 +20,23 @@ log = logging.getLogger(__name__)
 _ONCE_SECONDS = 60.0
 """How long a process that ticks once waits for a channel; the next one sends the rest."""
 
+_UNTOLD_SECONDS_MAX = 30.0
+
 
 class Coordinator:
     """One coordinator process. Any number may run; one acts, the others stand by."""
 
     def __init__(
-        self, repo: Repository, *, holder: str, messenger: Messenger | None = None
+        self,
+        repo: Repository,
+        *,
+        holder: str,
+        messenger: Messenger | None = None,
+        turned: Callable[[], None] = lambda: None,
     ) -> None:
+        """`turned` is called by the main loop: after each tick, and now and then between two."""
         self._repo = repo
+        self._turned = turned
         self._leadership = Leadership(repo, holder=holder)
         # A large submission that is finished shall not keep the reaper from its next look.
         self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
@@ -40,8 +50,19 @@ class Coordinator:
             self.tick()
             pace = self._repo.deployment.tick_seconds
             pause = self._repo.entropy.uniform(0.8 * pace, pace)
-            stop.wait(min(pause, self._passes.next_reap_seconds if self._leading else pause))
+            if self._leading:
+                pause = min(pause, self._passes.next_reap_seconds)
+            self._wait(stop, pause)
         self._leave()
+
+    def _wait(self, stop: Event, seconds: float) -> None:
+        """Lets it be known meanwhile that we turn: between two ticks there may be many minutes."""
+        left = seconds
+        while True:
+            self._turned()
+            if stop.wait(min(left, _UNTOLD_SECONDS_MAX)) or left <= _UNTOLD_SECONDS_MAX:
+                return
+            left -= _UNTOLD_SECONDS_MAX
 
     def tick(self) -> None:
         """One turn: renews the lease, then runs each pass if it is ours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from stado.settings import Settings
 from stado.system.channel_file import read_channels
 from stado.system.hardware import LiveHardware
 from stado.system.messenger import LiveMessenger
+from stado.system.service_notice import notice_of
 from stado.target import Target, target_options
 from stado_coordinator.coordinator import Coordinator, tick_once
 
@@ -59,11 +61,14 @@ def run(*, target: Target, channel_file: str | None, once: bool) -> None:
         went_well = tick_once(repo, holder=holder, messenger=messenger)
         log.info("event=ticked ok=%s", went_well)
         sys.exit(0 if went_well else 69)
-    repo = open_repository_when_reachable(settings, machine, trouble)
+    faulthandler.enable()
+    notice = notice_of(os.environ, machine.clock)
+    repo = open_repository_when_reachable(settings, machine, trouble, notice.tell)
     stop = machine.tasks.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _leave(stop))
-    Coordinator(repo, holder=holder, messenger=messenger).run(stop)
+    Coordinator(repo, holder=holder, messenger=messenger, turned=notice.turned).run(stop)
+    notice.leaving()
     log.info("event=left")
 
 

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from stado.config_file import ConfigFile
     from stado.jobs.repository import Repository
     from stado.profile_files import ProfileFolder
+    from stado.services.service import Places, Scope
     from stado.settings import Settings
     from stado.storage.port import Store
     from stado.storage.trouble import StoreTrouble
     from stado.system.children import ChildProgram
+    from stado.system.service_host import ServiceHost
+    from stado.system.service_manager import ServiceManager
     from stado.target import Target
 
 
@@ -140,6 +143,45 @@ def alone_with(path: Path) -> Iterator[None]:
                 return
         clock.sleep(_LOCK_PAUSE_SECONDS)
     raise Refused("config_busy", f"another program holds {path}: try again when it has ended")
+
+
+def service_manager(*, user: bool) -> ServiceManager:
+    """systemd of this host, or of this user."""
+    from stado.system.service_manager import ServiceManager
+
+    return ServiceManager(user=user, environment=_GIVEN_ENVIRONMENT)
+
+
+def service_host() -> ServiceHost:
+    """Files and accounts of this host."""
+    from stado.system.service_host import ServiceHost
+
+    return ServiceHost()
+
+
+def service_places(scope: Scope) -> Places:
+    """Where its files are."""
+    from stado.services import service
+
+    if scope is service.Scope.SYSTEM:
+        return service.SYSTEM_PLACES
+    return service.user_places(
+        home=str(_home()),
+        config_home=os.environ.get("XDG_CONFIG_HOME") or None,
+        state_home=os.environ.get("XDG_STATE_HOME") or None,
+    )
+
+
+def given_variables(wanted: Callable[[str], bool]) -> dict[str, str]:
+    """Of our environment, as we were given it: those whose names are wanted."""
+    return {name: value for name, value in _GIVEN_ENVIRONMENT.items() if wanted(name)}
+
+
+def host_name() -> str:
+    """As agents of this host are named by."""
+    from stado.system.hardware import LiveHardware
+
+    return LiveHardware().host_name()
 
 
 def _home() -> Path:

@@ -251,7 +251,17 @@ _SETTINGS = LazyGroup(
 _AGENT = LazyGroup(
     name="agent",
     help="Make this machine a worker.",
-    lazy={"run": LazyCommand("stado_agent.main", "run", "Run jobs on this machine.")},
+    lazy={
+        "run": LazyCommand("stado_agent.main", "run", "Run jobs on this machine."),
+        "install": LazyCommand(
+            "stado.cli.services", "install_agent", "Let systemd run an agent here."
+        ),
+        "uninstall": LazyCommand(
+            "stado.cli.services", "uninstall_agent", "Stop it, and remove its unit."
+        ),
+        "status": LazyCommand("stado.cli.service_views", "agent_status", "Tell how it fares."),
+        "logs": LazyCommand("stado.cli.service_views", "agent_logs", "Show its own log."),
+    },
 )
 
 _COORDINATOR = LazyGroup(
@@ -259,6 +269,16 @@ _COORDINATOR = LazyGroup(
     help="Watch over the queue: bring back lost jobs, repair.",
     lazy={
         "run": LazyCommand("stado_coordinator.main", "run", "Watch over the queue."),
+        "install": LazyCommand(
+            "stado.cli.services", "install_coordinator", "Let systemd run one here."
+        ),
+        "uninstall": LazyCommand(
+            "stado.cli.services", "uninstall_coordinator", "Stop it, and remove its unit."
+        ),
+        "status": LazyCommand(
+            "stado.cli.service_views", "coordinator_status", "Tell how it fares."
+        ),
+        "logs": LazyCommand("stado.cli.service_views", "coordinator_logs", "Show its own log."),
         "assignments": LazyCommand(
             "stado.cli.assignments", "assignments", "Show which host should get which job."
         ),

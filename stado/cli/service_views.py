@@ -1,0 +1,255 @@
+"""`stado agent status` and `logs`, and the same of the coordinator: an installed service, as
+systemd and the store see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from stado.cli.context import json_option
+from stado.cli.services import Installed, find_installed, scope_options
+from stado.errors import Refused, StadoError
+
+if TYPE_CHECKING:
+    from stado.services.port import UnitState
+    from stado.services.service import Kind
+
+_LINES = 5
+_LABEL_WIDTH = 12
+
+
+class _Sight(NamedTuple):
+    """What the store knows, in a sentence; of an agent its state and the jobs that it told of."""
+
+    text: str
+    state: str | None = None
+    jobs: tuple[str, ...] | None = None
+
+
+@click.command("status")
+@scope_options
+@json_option
+def agent_status(**options: Any) -> int:
+    """Tell how an installed agent fares: as systemd sees it, its last lines, and what the store
+    knows of this host. Exits with 1 when it is not at work."""
+    from stado.services.service import Kind
+
+    return _status(Kind.AGENT, **options)
+
+
+@click.command("status")
+@scope_options
+@json_option
+def coordinator_status(**options: Any) -> int:
+    """Tell how an installed coordinator fares: as systemd sees it, its last lines, and which
+    coordinator the store knows. Exits with 1 when it is not at work."""
+    from stado.services.service import Kind
+
+    return _status(Kind.COORDINATOR, **options)
+
+
+def _log_options(command: Any) -> Any:
+    for option in (
+        click.option(
+            "-n",
+            "--lines",
+            type=click.IntRange(0, 100_000),
+            default=100,
+            show_default=True,
+            metavar="N",
+            help="How many of the last lines.",
+        ),
+        click.option("--since", metavar="WHEN", help="As `journalctl` takes it: '1 hour ago'."),
+        click.option("-f", "--follow", is_flag=True, help="And those to come, until Ctrl-C."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("logs")
+@scope_options
+@_log_options
+def agent_logs(**options: Any) -> int:
+    """Show the log of an installed agent, from the host's journal. Logs of jobs: `stado logs`."""
+    from stado.services.service import Kind
+
+    return _logs(Kind.AGENT, **options)
+
+
+@click.command("logs")
+@scope_options
+@_log_options
+def coordinator_logs(**options: Any) -> int:
+    """Show the log of an installed coordinator, from the host's journal."""
+    from stado.services.service import Kind
+
+    return _logs(Kind.COORDINATOR, **options)
+
+
+def _logs(
+    kind: Kind,
+    *,
+    user: bool,
+    system: bool,
+    name: str | None,
+    follow: bool,
+    lines: int,
+    since: str | None,
+) -> int:
+    from stado.cli.context import service_manager
+    from stado.services.service import Scope
+
+    one = find_installed(kind, user=user, system=system, name=name)
+    options = ["--lines", str(lines), "--no-pager", *(["--follow"] if follow else [])]
+    options += [] if since is None else [f"--since={since}"]
+    return service_manager(user=one.scope is Scope.USER).show_log(one.unit, options)
+
+
+def _status(kind: Kind, *, user: bool, system: bool, name: str | None, as_json: bool) -> int:
+    from stado.cli.context import service_manager
+    from stado.services.service import Kind, Scope
+
+    one = find_installed(kind, user=user, system=system, name=name)
+    manager = service_manager(user=one.scope is Scope.USER)
+    state = manager.state(one.unit)
+    try:
+        lines, unread = manager.last_lines(one.unit, _LINES), None
+    except Refused as error:
+        lines, unread = [], error.text
+    here, unknown = _jobs_here(one)
+    sight = _of_agent(one) if kind is Kind.AGENT else _of_coordinator(one, state)
+    if as_json:
+        _print_json(one, state, lines, here, sight)
+    else:
+        _show(one, state, lines, unread, unknown if here is None else _jobs_text(here), sight)
+    return 0 if state.active == "active" else 1
+
+
+def _jobs_here(one: Installed) -> tuple[list[str] | None, str]:
+    """None, and why, where that cannot be told."""
+    from stado.cli.context import service_host
+
+    if one.stated.work_dir is None:
+        return None, ""
+    try:
+        return service_host().running_jobs(Path(one.stated.work_dir)), ""
+    except Refused as error:
+        return None, error.text
+
+
+def _jobs_text(jobs: list[str]) -> str:
+    return ", ".join(jobs) or "none"
+
+
+def _target(one: Installed) -> Any:
+    from stado.target import Target
+
+    return Target(one.stated.store, one.stated.endpoint, one.stated.region)
+
+
+def _of_agent(one: Installed) -> _Sight:
+    from stado.cli.context import host_name, opened_repository
+    from stado.cli.render import duration, plural
+    from stado.jobs.health import agents
+
+    consumer = one.stated.consumer or f"local@{host_name()}"
+    try:
+        with opened_repository(_target(one)) as repo:
+            sights = agents(repo)
+    except StadoError as error:
+        return _Sight(f"it could not be asked about {consumer}: {error}")
+    sight = next((one for one in sights if one.capacity.consumer == consumer), None)
+    if sight is None:
+        return _Sight(f"no agent {consumer} has reported lately")
+    jobs = tuple(job.job_id for job in sight.capacity.jobs)
+    seen = duration(sight.age_seconds)
+    text = f"{consumer} is {sight.word}, with {plural(len(jobs), 'job')}; heard {seen} ago"
+    return _Sight(text, sight.word, jobs)
+
+
+def _of_coordinator(one: Installed, state: UnitState) -> _Sight:
+    from stado.cli.context import host_name, opened_repository
+    from stado.cli.render import duration
+    from stado.jobs.health import find_coordinator
+
+    try:
+        with opened_repository(_target(one)) as repo:
+            sight = find_coordinator(repo)
+    except StadoError as error:
+        return _Sight(f"it could not be asked: {error}")
+    if sight is None:
+        return _Sight("no coordinator has worked there")
+    holder, seen = sight.lease.holder, duration(sight.age_seconds)
+    if not sight.alive:
+        return _Sight(f"no coordinator is at work: {holder}, last heard {seen} ago", "none")
+    if state.main_pid and holder == f"coordinator@{host_name()}:{state.main_pid}":
+        return _Sight(f"this one acts ({holder}); heard {seen} ago", "acts")
+    return _Sight(f"{holder} acts, this one stands by; heard {seen} ago", "stands_by")
+
+
+def _show(
+    one: Installed,
+    state: UnitState,
+    lines: list[str],
+    unread: str | None,
+    jobs: str,
+    sight: _Sight,
+) -> None:
+    from stado.cli import render
+
+    since = f" since {state.since}" if state.since and state.active == "active" else ""
+    told = {
+        "unit": f"{one.unit} of the {'host' if one.scope == 'system' else 'user'}, {state.enabled}",
+        "state": f"{state.active} ({state.sub}){since}",
+        "says": state.status_text,
+        "process": str(state.main_pid or "none"),
+        "restarts": str(state.restarts) if state.restarts else "",
+        "last end": "" if state.result in ("", "success") else _end_text(state),
+        "store": one.stated.store,
+        "work folder": one.stated.work_dir or "",
+        "jobs here": jobs,
+        "the store": sight.text,
+    }
+    for label, text in told.items():
+        if text:
+            render.print_wrapped(f"{label:<{_LABEL_WIDTH}}{text}", indent=_LABEL_WIDTH)
+    if unread is not None:
+        render.tell(f"its log cannot be read: {unread}")
+    for line in lines:
+        render.print_line(line)
+
+
+def _end_text(state: UnitState) -> str:
+    return f"{state.result} ({state.exit_status})"
+
+
+def _print_json(
+    one: Installed, state: UnitState, lines: list[str], here: list[str] | None, sight: _Sight
+) -> None:
+    from stado.cli import render
+
+    render.print_json(
+        {
+            "unit": one.unit,
+            "scope": one.scope.value,
+            "active": state.active,
+            "sub": state.sub,
+            "enabled": state.enabled,
+            "process": state.main_pid,
+            "restarts": state.restarts,
+            "says": state.status_text,
+            "result": state.result,
+            "store": one.stated.store,
+            "worker": one.stated.consumer,
+            "work_dir": one.stated.work_dir,
+            "jobs_here": here,
+            "in_store": {
+                "text": sight.text,
+                "state": sight.state,
+                "jobs": None if sight.jobs is None else list(sight.jobs),
+            },
+            "lines": lines,
+        }
+    )

@@ -1,0 +1,160 @@
+"""Installing a service and removing it: what would be done, and doing it.
+
+A crash on the way leaves files that the same call completes: the unit comes last, and is only then
+made known to systemd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stado.errors import Refused
+from stado.services.environment_file import merged
+from stado.services.files import SECRET_MODE, WantedFile, wanted_unit, wanted_variables
+from stado.services.port import Host, Manager
+from stado.services.service import ACCOUNT_DEFAULT, ACCOUNT_HOME, Scope, Service
+from stado.services.unit import unit_text
+
+NEWEST_KNOWN = 257
+"""Version of systemd that is written for where none is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a host lacks of a service."""
+
+    service: Service
+    account: str | None
+    """That has to be made."""
+    files: tuple[WantedFile, ...]
+
+    @property
+    def differs(self) -> bool:
+        return self.account is not None or any(file.differs for file in self.files)
+
+    def commands(self, host: Host, *, start: bool) -> list[str]:
+        """What is called, as people would type it."""
+        scope = " --user" if self.service.scope is Scope.USER else ""
+        unit = self.service.unit
+        called = (
+            [] if self.account is None else [host.account_argv(self.account, home=ACCOUNT_HOME)]
+        )
+        called += [f"systemctl{scope} daemon-reload", f"systemctl{scope} enable {unit}"]
+        return [*called, *([f"systemctl{scope} restart {unit}"] if start else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an installation has changed."""
+
+    files: tuple[WantedFile, ...]
+    enabled: bool
+    started: bool
+    """Anew, where it ran already."""
+    narrowed: bool
+    """Whether others could read the file of variables, until now."""
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.files) or self.enabled or self.started or self.narrowed
+
+
+def plan(
+    service: Service, variables: Mapping[str, str], host: Host, *, manager_version: int
+) -> Plan:
+    """Reads what is there, changes nothing. Raises `Refused`: the unit is another's, or of
+    another store; a file cannot be read."""
+    unit_path, variables_path = service.unit_path, service.environment_path
+    present = host.find_text(Path(unit_path))
+    text = unit_text(service, manager_version=manager_version)
+    unit = wanted_unit(unit_path, text, present, store=service.store)
+    present = host.find_text(Path(variables_path))
+    stated = wanted_variables(variables_path, merged(present, variables), present)
+    account = service.account
+    lacking = account is not None and not host.has_account(account)
+    if lacking and account != ACCOUNT_DEFAULT:
+        raise Refused(
+            "account_unknown",
+            f"--run-as {account!r} names no account of this host: make it, or leave --run-as out "
+            f"for one of the name {ACCOUNT_DEFAULT!r}, which is made here",
+        )
+    return Plan(service, account if lacking else None, (stated, unit))
+
+
+def check_program(service: Service, host: Host) -> None:
+    """Raises `Refused` when whoever is to run it cannot."""
+    why = host.why_program_fails([*service.program, "version"], service.account)
+    if why is not None:
+        who = f"the account {service.account!r}" if service.account else "this user"
+        raise Refused(
+            "program_unusable",
+            f"{who} cannot run `{' '.join(service.program)}` without this shell's environment "
+            f"({why}): install stado where it can be read and found by itself, such as a virtual "
+            "environment in /opt/stado",
+        )
+
+
+def check_linger(user: str, manager: Manager) -> None:
+    """Raises `Refused` when services of this user end with their last session."""
+    if not manager.lingers(user):
+        raise Refused(
+            "linger_missing",
+            f"services of {user} end when {user} logs out, and are not started with the host: "
+            f"`loginctl enable-linger {user}` changes that; --no-linger installs it as it is",
+        )
+
+
+def apply(plan: Plan, manager: Manager, host: Host, *, start: bool) -> Done:
+    """Does what is lacking, and nothing else. Raises `Refused`."""
+    if plan.account is not None:
+        host.make_account(plan.account, home=ACCOUNT_HOME)
+    written = tuple(file for file in plan.files if file.differs)
+    for file in written:
+        host.write_text(Path(file.path), file.text, file.mode)
+    narrowed = host.narrow(Path(plan.service.environment_path), SECRET_MODE)
+    if written:
+        manager.reload()
+    state = manager.state(plan.service.unit)
+    enable = state.enabled != "enabled"
+    if enable:
+        manager.enable(plan.service.unit)
+    restart = start and (bool(written) or state.active not in ("active", "activating", "reloading"))
+    if restart:
+        manager.restart(plan.service.unit)
+    return Done(written, enable, restart, narrowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What was taken away, and what stays."""
+
+    files: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def remove(
+    *,
+    unit: str,
+    files: Sequence[str],
+    folders: Sequence[str],
+    manager: Manager,
+    host: Host,
+    purge: bool,
+) -> Removed:
+    """Stops the service, and removes its unit; with `purge` all of `files` and `folders`, too,
+    which stay otherwise. Repeated, it goes on. Raises `Refused`."""
+    unit_path, *others = files
+    manager.disable(unit)
+    manager.stop(unit)
+    gone = [unit_path] if host.remove(Path(unit_path)) else []
+    manager.reload()
+    manager.forget_failure(unit)
+    if not purge:
+        left = [path for path in others if host.find_text(Path(path)) is not None]
+        return Removed(tuple(gone), (*left, *(one for one in folders if Path(one).is_dir())))
+    gone += [path for path in others if host.remove(Path(path))]
+    for folder in folders:
+        host.remove_tree(Path(folder))
+    return Removed((*gone, *folders), ())
