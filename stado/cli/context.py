@@ -149,7 +149,7 @@ def service_manager(*, user: bool) -> ServiceManager:
     """systemd of this host, or of this user."""
     from stado.system.service_manager import ServiceManager
 
-    return ServiceManager(user=user, environment=_GIVEN_ENVIRONMENT)
+    return ServiceManager(user=user, environment=dict(os.environ))
 
 
 def service_host() -> ServiceHost:
@@ -173,8 +173,16 @@ def service_places(scope: Scope) -> Places:
 
 
 def given_variables(wanted: Callable[[str], bool]) -> dict[str, str]:
-    """Of our environment, as we were given it: those whose names are wanted."""
-    return {name: value for name, value in _GIVEN_ENVIRONMENT.items() if wanted(name)}
+    """Of our environment: those whose names are wanted."""
+    return {name: value for name, value in os.environ.items() if wanted(name)}
+
+
+def own_account() -> str:
+    """The name of the account that this process runs as, whatever the environment says. Raises
+    `Refused` when the user database holds none."""
+    from stado.system.account import account_name
+
+    return account_name({})
 
 
 def host_name() -> str:

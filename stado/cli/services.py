@@ -147,7 +147,7 @@ def install_coordinator(ctx: click.Context, /, *, target: Target, **options: Any
 
 
 def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, Any]) -> int:
-    from stado.cli.context import service_host, service_manager, user_name
+    from stado.cli.context import own_account, service_host, service_manager
     from stado.services import installing
     from stado.services.service import Scope
 
@@ -168,7 +168,7 @@ def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, 
         )
     version = manager.version()
     if scope is Scope.USER and not asked.no_linger:
-        installing.check_linger(user_name(), manager)
+        installing.check_linger(own_account(), manager)
     plan = installing.plan(service, variables, host, manager_version=version)
     installing.check_program(service, host)
     done = installing.apply(plan, manager, host, start=not asked.no_start)
@@ -503,19 +503,22 @@ def _check_jobs(one: Installed, jobs: Sequence[str], *, purge: bool, leave_jobs:
 
     if not jobs:
         return
+    from stado.cli.context import host_name
+
     named = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")
-    agent = one.stated.consumer or "NAME"
+    agent = one.stated.consumer or f"local@{host_name()}"
+    these, they_go = ("runs", "it goes") if len(jobs) == 1 else ("run", "they go")
     if purge:
         raise Refused(
             "jobs_running",
-            f"{plural(len(jobs), 'job')} ({named}) work in {one.stated.work_dir}, which --purge "
-            f"would remove: `stado hosts drain {agent}`, and again once nothing runs here",
+            f"{plural(len(jobs), 'job')} ({named}) {these} in {one.stated.work_dir}, which "
+            f"--purge would remove: `stado hosts drain {agent}`, and again once nothing runs here",
         )
     if not leave_jobs:
         raise Refused(
             "jobs_running",
-            f"{plural(len(jobs), 'job')} ({named}) run here: `stado hosts drain {agent}`, and "
-            "again once nothing runs here; with --leave-jobs they go on without an agent",
+            f"{plural(len(jobs), 'job')} ({named}) {these} here: `stado hosts drain {agent}`, and "
+            f"again once nothing does; with --leave-jobs {they_go} on without an agent",
         )
 
 
@@ -527,9 +530,8 @@ def _tell_removed(one: Installed, removed: Removed, jobs: Sequence[str]) -> None
     for path in removed.left:
         render.print_line(f"left {path}")
     if jobs:
-        render.tell(
-            f"{render.plural(len(jobs), 'job')} go on, each to its own end: {', '.join(jobs)}"
-        )
+        on = "goes on to its end" if len(jobs) == 1 else "go on to their ends"
+        render.tell(f"{render.plural(len(jobs), 'job')} {on}: {', '.join(jobs)}")
     if removed.left:
         render.tell("--purge removes what is left, too; so does `rm`")
     render.tell(f"{one.unit} is gone; an account that was made for it stays")

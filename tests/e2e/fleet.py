@@ -104,6 +104,11 @@ class Fleet:
         """Before all others, by processes that are started from here on."""
         self._environment |= {"PATH": f"{folder}{os.pathsep}{self._environment['PATH']}"}
 
+    def be_services_of(self, address: str, *, watchdog_seconds: float) -> None:
+        """Processes that are started from here on find a service manager."""
+        told = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": str(round(watchdog_seconds * 1e6))}
+        self._environment |= told
+
     def authenticate_by(self, file: Path) -> None:
         """Processes that are started from here on find their AWS credentials there alone."""
         kept = {n: v for n, v in self._environment.items() if not n.startswith("AWS_")}

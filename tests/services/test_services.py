@@ -1,0 +1,338 @@
+"""`stado agent install`, `status`, `logs`, `uninstall`, with a stand-in for systemd's commands."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stado.system.processes import LiveProcesses
+from tests.cli.conftest import PYTHON_PATH, World, make_world
+from tests.services.stand_in import SystemdStandIn
+
+UNIT = "stado-agent.service"
+
+
+class Host:
+    """A user's home, and systemd."""
+
+    def __init__(self, folder: Path, systemd: SystemdStandIn) -> None:
+        self.home = folder
+        self.systemd = systemd
+        self.unit = folder / ".config/systemd/user" / UNIT
+        self.variables = folder / ".config/stado/agent.env"
+        self.work = folder / ".local/state/stado"
+
+    def __call__(self, *args: str) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        from click.testing import CliRunner
+
+        from stado.cli.main import cli
+
+        done = CliRunner().invoke(cli, args)
+        return done.exit_code, done.stdout, done.stderr
+
+    def ok(self, *args: str) -> str:
+        code, out, err = self(*args)
+        assert code == 0, out + err
+        return out
+
+    def refused(self, *args: str) -> str:
+        code, out, err = self(*args)
+        assert (code, out) == (2, ""), out + err
+        return err
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    systemd = SystemdStandIn(tmp_path / "systemd")
+    for name in [name for name in os.environ if name.startswith(("STADO_", "AWS_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    values = {"HOME": str(home), "USER": "ada", "COLUMNS": "100", "PYTHONPATH": PYTHON_PATH}
+    for name, value in {**values, **systemd.environment()}.items():
+        monkeypatch.setenv(name, value)
+    return Host(home, systemd)
+
+
+INSTALL = ("agent", "install", "--user", "--store", "s3://lab-jobs/stado")
+
+
+def test_print_shows_all_that_would_be_written_and_does_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R240, R243: values of secrets are not shown."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    shown = host.ok(*INSTALL, "--cpu", "8", "--print")
+    assert f"# {host.unit} (mode 0644)" in shown
+    assert f"# {host.variables} (mode 0600)" in shown
+    assert "AWS_SECRET_ACCESS_KEY=…" in shown
+    assert "hush" not in shown
+    assert "agent run --store s3://lab-jobs/stado" in shown
+    assert "--cpu=8.0" in shown
+    assert shown.endswith(f"systemctl --user restart {UNIT}\n")
+    assert host.systemd.take_calls() == []
+    assert list(host.home.iterdir()) == []
+
+
+def test_print_takes_no_systemd(host: Host) -> None:
+    host.systemd.tell(runs=False)
+    assert "DelegateSubgroup=" in host.ok(*INSTALL, "--print")
+
+
+def test_an_installation_writes_enables_and_starts(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R240, R243: secrets are in a file of mode 0600, and nowhere else."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    done = host.ok(*INSTALL)
+    assert f"{UNIT} runs (process 4711)" in done
+    assert host.systemd.take_calls() == ["daemon-reload", f"enable {UNIT}", f"restart {UNIT}"]
+    assert host.variables.stat().st_mode & 0o777 == 0o600
+    assert 'AWS_SECRET_ACCESS_KEY="hush"' in host.variables.read_text()
+    assert "hush" not in host.unit.read_text() + done
+
+
+def test_the_same_again_changes_nothing(host: Host) -> None:
+    """R240"""
+    host.ok(*INSTALL, "--label", "zone=a")
+    host.systemd.take_calls()
+    before = host.unit.stat().st_mtime_ns
+    again = host.ok(*INSTALL, "--label", "zone=a")
+    assert again == f"nothing to change: {UNIT} is installed as asked\n"
+    assert host.systemd.take_calls() == []
+    assert host.unit.stat().st_mtime_ns == before
+
+
+def test_other_words_are_shown_and_start_it_anew(host: Host) -> None:
+    """R240"""
+    host.ok(*INSTALL)
+    host.systemd.take_calls()
+    done = host.ok(*INSTALL, "--label", "zone=a")
+    assert f"changed {host.unit}" in done
+    (added,) = [line for line in done.splitlines() if line.startswith("  +")]
+    assert added.startswith("  +ExecStart=")
+    assert added.endswith("--label=zone=a")
+    assert host.systemd.take_calls() == ["daemon-reload", f"restart {UNIT}"]
+
+
+def test_credentials_of_this_shell_are_kept_by_a_later_call_without_them(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R243"""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    host.ok(*INSTALL)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert "nothing to change" in host.ok(*INSTALL)
+    assert 'AWS_SECRET_ACCESS_KEY="hush"' in host.variables.read_text()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    done = host.ok(*INSTALL)
+    assert "~AWS_SECRET_ACCESS_KEY=…" in done
+    assert "other" not in done
+
+
+def test_a_file_of_variables_that_others_can_read_is_closed(host: Host) -> None:
+    """R243"""
+    host.ok(*INSTALL)
+    host.variables.chmod(0o644)
+    code, _, err = host(*INSTALL)
+    assert code == 0
+    assert "could be read by others" in err
+    assert host.variables.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_variable_goes_along_by_name_and_one_that_is_not_set_is_refused(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LICENCE_SERVER", "licences:27000")
+    host.ok(*INSTALL, "--env", "LICENCE_SERVER")
+    assert 'LICENCE_SERVER="licences:27000"' in host.variables.read_text()
+    assert "--env NOWHERE" in host.refused(*INSTALL, "--env", "NOWHERE")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"linger": False}, "loginctl enable-linger"),
+        ({"runs": False}, "No medium found: log in as this user"),
+    ],
+)
+def test_a_host_that_cannot_run_it_is_named_with_the_remedy(
+    host: Host, facts: dict[str, bool], words: str
+) -> None:
+    """R240"""
+    host.systemd.tell(**facts)
+    assert words in host.refused(*INSTALL)
+    assert not host.unit.exists()
+    assert host.systemd.take_calls() == []
+
+
+def test_a_host_without_systemd_says_so(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R240"""
+    monkeypatch.setenv("PATH", str(host.home))
+    assert "there is no `systemctl` on this host" in host.refused(*INSTALL)
+
+
+def test_a_program_that_the_service_could_not_run_is_refused(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R240: one that is found by this shell's environment alone."""
+    import sys
+
+    program = host.home / "python"
+    program.write_text('#!/bin/sh\n[ -n "$PYTHONPATH" ] || { echo no stado >&2; exit 1; }\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert "(no stado): install stado where" in host.refused(*INSTALL)
+
+
+def test_one_that_does_not_start_is_told_with_its_last_lines(host: Host) -> None:
+    """R242"""
+    host.systemd.tell(starts=False)
+    code, _, err = host(*INSTALL)
+    assert code == 1
+    assert "a line of the log" in err
+    assert f"{UNIT} does not start (exit code 2)" in err
+
+
+def test_no_start_leaves_it_to_the_next_start_of_the_host(host: Host) -> None:
+    host.ok(*INSTALL, "--no-start")
+    assert host.systemd.take_calls() == ["daemon-reload", f"enable {UNIT}"]
+
+
+def test_a_second_one_has_a_name_a_unit_and_an_agent_of_its_own(host: Host) -> None:
+    host.ok(*INSTALL)
+    host.ok("agent", "install", "--user", "--store", "s3://other/stado", "--name", "other")
+    text = (host.unit.parent / "stado-agent-other.service").read_text()
+    assert "--consumer-id local@" in text
+    assert "-other --work-dir" in text
+    assert "works on s3://lab-jobs/stado here" in host.refused(
+        "agent", "install", "--user", "--store", "s3://other/stado"
+    )
+
+
+def test_a_relative_store_and_relative_files_count_from_any_folder(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(host.home)
+    host.ok("coordinator", "install", "--user", "--store", "queue", "--channels", "channels.toml")
+    text = (host.unit.parent / "stado-coordinator.service").read_text()
+    assert f"--store {host.home}/queue" in text
+    assert f"--channels={host.home}/channels.toml" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--user", "--system"),
+        ("--user", "--run-as", "ada"),
+        ("--user", "--group", "docker"),
+        ("--system", "--no-linger"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused(host: Host, words: tuple[str, ...]) -> None:
+    assert "--" in host.refused("agent", "install", "--store", "/srv/queue", *words)
+
+
+def test_an_endpoint_with_a_password_gets_into_no_unit(host: Host) -> None:
+    """R243"""
+    words = ("--endpoint", "https://ada:hush@minio.example.org", "--print")
+    assert "hush" not in host.refused(*INSTALL, *words)
+
+
+# --- looking --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world(host: Host) -> World:
+    return make_world(host.home / "store")
+
+
+def test_status_tells_of_unit_process_log_and_store(host: Host, world: World) -> None:
+    """R244"""
+    host.ok("agent", "install", "--user", "--store", str(world.path))
+    shown = host.ok("agent", "status")
+    for text in (f"{UNIT} of the user", "active (running)", "at work", "4711", "a line of the log"):
+        assert text in shown
+    assert "no agent local@" in shown
+    answer = json.loads(host.ok("agent", "status", "--json"))
+    assert (answer["active"], answer["process"], answer["jobs_here"]) == ("active", 4711, [])
+
+
+def test_status_of_a_store_that_is_not_there_says_that_nobody_knows(host: Host) -> None:
+    """R244: it is no store without this host."""
+    host.ok("agent", "install", "--user", "--store", str(host.home / "nowhere"))
+    shown = host.ok("agent", "status")
+    assert "it could not be asked about local@" in shown
+
+
+def test_status_of_one_that_does_not_run_is_1(host: Host, world: World) -> None:
+    """R244"""
+    host.ok("coordinator", "install", "--user", "--store", str(world.path), "--no-start")
+    code, out, _ = host("coordinator", "status")
+    assert code == 1
+    assert "inactive" in out
+    assert "no coordinator has worked there" in out
+
+
+def test_what_is_not_installed_is_refused_with_where_it_was_looked_for(host: Host) -> None:
+    """R244"""
+    for command in ("status", "logs", "uninstall"):
+        assert f"there is no {UNIT} in" in host.refused("agent", command)
+
+
+def test_an_uninstall_leaves_what_it_names(host: Host) -> None:
+    """R245"""
+    host.ok(*INSTALL)
+    host.work.mkdir(parents=True)
+    host.systemd.take_calls()
+    done = host.ok("agent", "uninstall")
+    assert f"removed {host.unit}" in done
+    assert f"left {host.variables}" in done
+    assert f"left {host.work}" in done
+    assert not host.unit.exists()
+    assert host.systemd.take_calls() == [
+        f"disable {UNIT}",
+        f"stop {UNIT}",
+        "daemon-reload",
+        f"reset-failed {UNIT}",
+    ]
+
+
+def test_a_purge_leaves_nothing(host: Host) -> None:
+    """R245"""
+    host.ok(*INSTALL)
+    host.work.mkdir(parents=True)
+    host.ok("agent", "uninstall", "--purge")
+    assert not host.variables.exists()
+    assert not host.work.exists()
+
+
+def write_note(host: Host, *, started: int) -> None:
+    notes = host.work / "local@box" / "supervisors"
+    notes.mkdir(parents=True, exist_ok=True)
+    note = {"supervisor": [os.getpid(), started], "job_id": "abcdefghijklmnop"}
+    (notes / f"{os.getpid()}.json").write_text(json.dumps(note))
+
+
+def test_jobs_that_run_are_not_left_without_a_word(host: Host) -> None:
+    """R245: and are never ended."""
+    host.ok(*INSTALL)
+    write_note(host, started=LiveProcesses().own_identity().started)
+    host.systemd.take_calls()
+    assert "1 job (abcdefghijklmnop) runs here" in host.refused("agent", "uninstall")
+    assert "--purge would remove" in host.refused("agent", "uninstall", "--purge", "--leave-jobs")
+    assert host.systemd.take_calls() == []
+    code, _, err = host("agent", "uninstall", "--leave-jobs")
+    assert code == 0
+    assert "1 job goes on to its end: abcdefghijklmnop" in err
+
+
+def test_a_note_of_a_supervisor_that_is_gone_holds_nobody(host: Host) -> None:
+    """R245"""
+    host.ok(*INSTALL)
+    write_note(host, started=1)
+    host.ok("agent", "uninstall")
