@@ -20,9 +20,10 @@ from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 from stado import composition
 from stado.core import ids
+from stado.core.arrays import Array, make_array, parse_array
 from stado.core.envelope import with_cards
 from stado.core.profiles import merged
-from stado.core.records import Record
+from stado.core.records import LINE_MAX, Record
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.stated import stated_fields
 from stado.core.states import State
@@ -36,11 +37,12 @@ from stado.errors import (
     Refused,
     ResultLost,
 )
-from stado.jobs.changes import cancel
+from stado.jobs.changes import cancel, pause, resume
 from stado.jobs.downloads import download
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import JobLog, LogPiece
+from stado.jobs.priority import set_priority
 from stado.jobs.repository import Repository
 from stado.jobs.results import (
     RESULT_LEFT_OUT,
@@ -202,6 +204,35 @@ class Job:
         answer = cancel(_repository(self.settings), self.id, by=account_name(os.environ))
         return answer.stopped_now or answer.asked is not None
 
+    def set_priority(self, priority: int) -> bool:
+        """Gives a queued job another place in the queue: higher starts first, then older. Whether
+        that changed anything: False where it has this priority already.
+
+        Raises `Refused`: `priority_negative`, `priority_too_large`, and `job_not_queued` with the
+        state of a job that waits no more, which stays as it is."""
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise TypeError(f"a priority is a whole number, not {priority!r}")
+        receipt = set_priority(
+            _repository(self.settings), self.id, priority, by=account_name(os.environ)
+        )
+        return receipt.changed_now
+
+    def pause(self, reason: str | None = None) -> bool:
+        """Stops the job for a while: a queued one at once, a running one at its worker's next
+        check-in, after which what is in its checkpoint folder is saved. It holds nothing then, and
+        waits for `resume`. `reason`: kept with the job, for others to read.
+
+        Whether there was anything to pause: False for a job that had ended, or was paused."""
+        answer = pause(
+            _repository(self.settings), self.id, by=account_name(os.environ), note=_note(reason)
+        )
+        return answer.stopped_now or answer.asked is not None
+
+    def resume(self, reason: str | None = None) -> None:
+        """Queues a paused job again: it goes on from its newest checkpoint, on whichever host takes
+        it. Raises `Refused` (`job_not_paused`) with the state of a job that is not paused."""
+        resume(_repository(self.settings), self.id, by=account_name(os.environ), note=_note(reason))
+
     def outputs(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Downloads what the job left, its log (`log.txt`) and manifest too, into a folder that is
         new, empty, or holds a download of this job; the paths of its own files. Each is checked by
@@ -274,6 +305,20 @@ def submit(
 
 @overload
 def submit(
+    command: str | None = None,
+    *,
+    array: str,
+    run_id: str,
+    store: str | os.PathLike[str] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    context: str | None = None,
+    **options: Unpack[JobOptions],
+) -> list[Job]: ...
+
+
+@overload
+def submit(
     *,
     commands: Sequence[str],
     run_id: str,
@@ -285,10 +330,11 @@ def submit(
 ) -> list[Job]: ...
 
 
-def submit(
+def submit(  # noqa: PLR0913 - what there is to submit, and where: by name
     command: str | None = None,
     *,
     commands: Sequence[str] | None = None,
+    array: str | None = None,
     run_id: str,
     store: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
@@ -297,15 +343,19 @@ def submit(
     **options: Unpack[JobOptions],
 ) -> Job | list[Job]:
     """Queues a command, or a batch of them, which a worker gives to /bin/sh; without either what
-    the `profile` runs. Repeating it is safe:
-    the same run id with the same request answers the jobs that it made before.
+    the `profile` runs. `array`: one command as a job a number, `0-99%10`, as `stado submit --array`
+    takes it. Repeating it is safe: the same run id with the same request answers the jobs that it
+    made before.
 
     Raises `Refused`, which names the value and the remedy, and what the store raises."""
-    batch = commands is not None
-    command, options = _with_profile(command, options, batch=batch)
+    command, options = _with_profile(command, options, batch=commands is not None)
     if (command is None) == (commands is None):
         raise TypeError("submit() takes a command, or commands=[…] for a batch of jobs")
-    request, unpinned = _request([command] if command is not None else commands, options, batch)
+    if array is not None and commands is not None:
+        raise TypeError("array= is for one command, and commands= says which jobs there are itself")
+    batch = commands is not None or array is not None
+    one_or_more = [command] if command is not None else commands
+    request, unpinned = _request(one_or_more, options, batch, array)
     settings = _settings(store, endpoint, region, context)
     repo = _repository(settings)
     submitter = Submitter(job_named=_job_named, tell=_tell)
@@ -368,7 +418,10 @@ def _with_profile(
 
 
 def _request(
-    commands: Sequence[str | None] | None, options: Mapping[str, Any], batch: bool
+    commands: Sequence[str | None] | None,
+    options: Mapping[str, Any],
+    batch: bool,
+    array: str | None,
 ) -> tuple[Request, Unpinned]:
     """Raises `TypeError` for an option that there is not, `Refused` for a value that cannot be."""
     known = JobOptions.__annotations__
@@ -379,15 +432,33 @@ def _request(
     unpinned_names = {one.name for one in fields(Unpinned)}
     unpinned = {name: stated.pop(name) for name in unpinned_names & stated.keys()}
     texts = [_command(command) for command in commands or ()]
-    return make_request(texts, checked_spec(**with_cards(stated)), batch=batch), Unpinned(
-        **unpinned
-    )
+    shared = checked_spec(**with_cards(stated))
+    if array is None:
+        return make_request(texts, shared, batch=batch), Unpinned(**unpinned)
+    return make_array(texts[0], _array(array), shared), Unpinned(**unpinned)
+
+
+def _array(array: object) -> Array:
+    if not isinstance(array, str):
+        raise TypeError(f"array is text, such as '0-99' or '0-99%10', not {array!r}")
+    return parse_array(array)
 
 
 def _command(command: object) -> str:
     if not isinstance(command, str):
         raise TypeError(f"a command is one string, as a shell takes it, not {command!r}")
     return command
+
+
+def _note(reason: str | None) -> str | None:
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError(f"a reason is text, not {reason!r}")
+    if reason is not None and len(reason) > LINE_MAX:
+        raise Refused(
+            "reason_too_long",
+            f"the reason has {len(reason):,} characters, and {LINE_MAX:,} are kept at most",
+        )
+    return reason or None
 
 
 def _tell(text: str) -> None:

@@ -168,9 +168,10 @@ _PIPELINE = LazyGroup(
 
 _QUEUE = LazyGroup(
     name="queue",
-    help="Pause the queue, and let it go on.",
+    help="Pause the queue, drain it, and let it go on.",
     lazy={
         "pause": LazyCommand("stado.cli.queue", "pause", "Let no job start until it is resumed."),
+        "drain": LazyCommand("stado.cli.queue", "drain", "Pause it, and wait until nothing runs."),
         "resume": LazyCommand("stado.cli.queue", "resume", "Let jobs start again."),
     },
 )

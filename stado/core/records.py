@@ -96,7 +96,8 @@ MILLISECONDS_MAX = 9_999_999_999_999
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
 """Since 1970, in the 13 digits that an index entry has for it."""
 
-Line = Annotated[str, msgspec.Meta(max_length=1024)]
+LINE_MAX = 1024
+Line = Annotated[str, msgspec.Meta(max_length=LINE_MAX)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**36)]
 """Of a part of a log: what a reader would set out to read."""
 

@@ -4,18 +4,20 @@ the places under it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from stado.core import keys
+from stado.core.envelope import group_code
 from stado.core.ids import base_of
-from stado.core.quotas import Scope, ScopeKind, free_slots, scope_name, scopes_of
+from stado.core.order import Needs
+from stado.core.quotas import Scope, ScopeKind, asks_for_too_much, free_slots, scope_name, scopes_of
 from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
-from stado.core.windows import first_closed, opening, restrictions_of
+from stado.core.windows import first_closed, opening, restrictions, restrictions_of
 from stado.errors import Unreadable
 from stado.jobs.fitting import Gate, GateName, Wait, listed
 from stado.jobs.quotas import find_token, slots_in
@@ -80,6 +82,19 @@ class LimitSight:
             if use.full:
                 return _wait(use, [])
         return self._window_wait(spec, user)
+
+    def held_up(self, now: datetime) -> Callable[[Needs], bool]:
+        """Whether the name of an entry shows that its job may not start at this moment: by windows
+        of all jobs or of its group, or because it asks for more cards than it may have."""
+        closed = [one for one in restrictions(self.settings) if not one.is_open(now)]
+        all_closed = any(one.kind is ScopeKind.ALL for one in closed)
+        groups = {group_code(one.subject) for one in closed if one.kind is ScopeKind.GROUP}
+
+        def is_held_up(needs: Needs) -> bool:
+            of_group = needs.group is not None and needs.group in groups
+            return all_closed or of_group or asks_for_too_much(needs, self.settings)
+
+        return is_held_up
 
     def opens_at(self, spec: Spec, user: str | None, at: datetime) -> datetime | None:
         """When such a job of this user may start, from this moment on, by its windows; None where

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stado.core.admission import too_late
@@ -78,12 +78,16 @@ def why_queued(
         return _wait_for_jobs(spec.after)
     if entry is not None and spec.after and entry.doomed:
         return _DOOMED
-    limit = LimitSight(repo).wait_of(spec, user=user, job_id=job_id)
+    limits = LimitSight(repo)
+    limit = limits.wait_of(spec, user=user, job_id=job_id)
     gates = [
         *_time_gate(entry.due_ms if entry is not None else None, now_ms, spec),
         *_needs_gates(demand, hosts, now_ms, len(fleet.unreadable), limit),
     ]
-    ahead = _startable_ahead(page, entry.name, hosts, now_ms) if entry is not None else None
+    held_up = limits.held_up(repo.now())
+    ahead = (
+        _startable_ahead(page, entry.name, hosts, now_ms, held_up) if entry is not None else None
+    )
     return _first_closed(gates, hosts, ahead)
 
 
@@ -160,7 +164,8 @@ def explain(repo: Repository, record: Record) -> Explanation:
         opens_at=lambda at: sight.opens_at(record.spec, record.submitter, at),
     )
     gates = with_forecast(gates, known)
-    startable = _startable_ahead(page, entry_name(record), hosts, now_ms)
+    held_up = sight.held_up(repo.now())
+    startable = _startable_ahead(page, entry_name(record), hosts, now_ms, held_up)
     return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead, known)
 
 
@@ -355,8 +360,15 @@ def _ahead(page: Page, name: str) -> Ahead | None:
     return None
 
 
-def _startable_ahead(page: Page, name: str, hosts: Sequence[HostView], now_ms: int) -> Ahead | None:
-    """Those of them that could be started before it: some worker that is there is for them."""
+def _startable_ahead(
+    page: Page,
+    name: str,
+    hosts: Sequence[HostView],
+    now_ms: int,
+    held_up: Callable[[Needs], bool],
+) -> Ahead | None:
+    """Those of them that could be started before it: some worker that is there is for them, and the
+    deployment lets them start now, as far as their entries show."""
     ahead = _ahead(page, name)
     if ahead is None:
         return None
@@ -366,6 +378,7 @@ def _startable_ahead(page: Page, name: str, hosts: Sequence[HostView], now_ms: i
     for entry in page.entries[: ahead.count]:
         if entry.needs not in able:
             causes = {view.cause for view in views(entry.needs, seen)}
-            able[entry.needs] = bool(causes & {Cause.FULL, Cause.KEPT, Cause.NONE})
+            for_some = bool(causes & {Cause.FULL, Cause.KEPT, Cause.NONE})
+            able[entry.needs] = for_some and not held_up(entry.needs)
         count += entry.is_due(now_ms) and able[entry.needs]
     return replace(ahead, count=count)

@@ -145,6 +145,23 @@ def test_a_batch_is_a_list_of_jobs_in_order(stado: Program, world: World) -> Non
         api.job("sweep")
 
 
+def test_an_array_is_a_list_of_jobs_as_on_the_command_line(stado: Program, world: World) -> None:
+    """R168: the same request as `stado submit --array`."""
+    jobs = api.submit("part {index}", array="3-7:2%2", run_id="parts")
+    assert [stado.json("job", "show", job.id)["command"] for job in jobs] == [
+        "part 3",
+        "part 5",
+        "part 7",
+    ]
+    assert stado.json("job", "show", jobs[0].id)["array_at_a_time"] == 2
+    words = ("--run-id", "parts", "--array", "3-7:2%2", "part {index}")
+    assert stado.ok("submit", *words).splitlines() == [job.id for job in jobs]
+    assert api.batch("parts") == jobs
+    assert len(api.submit("part", array="5", run_id="of-one")) == 1
+    with pytest.raises(api.Refused, match="--array '9-3' names no numbers: write 0-99"):
+        api.submit("part", array="9-3", run_id="other")
+
+
 def test_the_options_are_those_of_the_command_line_under_the_same_names() -> None:
     options = {
         max(option.opts, key=len).lstrip("-").replace("-", "_"): option.name
@@ -241,6 +258,8 @@ def test_what_cannot_be_is_refused_with_its_value_and_nothing_is_queued(
             "no option 'memory'; did you mean 'memory_gb' or 'then_memory_gb'?",
         ),
         (lambda: api.submit(run_id="x"), "a command, or commands="),  # type: ignore[call-overload]
+        (lambda: api.submit(commands=["a"], array="1", run_id="x"), "array= is for one command"),  # type: ignore[call-overload]
+        (lambda: api.submit("a", array=3, run_id="x"), "array is text"),  # type: ignore[call-overload]
         (lambda: api.submit(["a", "b"], run_id="x"), "one string"),  # type: ignore[call-overload]
         (lambda: api.submit("a"), "run_id"),  # type: ignore[call-overload]
     ],
@@ -376,6 +395,49 @@ def test_a_cancel_tells_whether_there_was_anything_to_cancel(world: World) -> No
     world.claim(running.id)
     assert running.cancel()
     assert running.status().state == "running"
+
+
+def test_a_queued_job_is_moved_in_the_queue(stado: Program, world: World) -> None:
+    """R143, R144, R145: with the refusals of the command line."""
+    job = submitted()
+    assert job.set_priority(5)
+    assert not job.set_priority(5)
+    assert stado.json("job", "show", job.id)["priority"] == 5
+    with pytest.raises(api.Refused, match="job priority -1 must be nonnegative"):
+        job.set_priority(-1)
+    for priority in (True, 1.5, "5"):
+        with pytest.raises(TypeError, match="a priority is a whole number"):
+            job.set_priority(priority)  # type: ignore[arg-type]
+    world.claim(job.id)
+    with pytest.raises(api.Refused, match=f"job {job.id} is running, and not queued") as refused:
+        job.set_priority(7)
+    assert refused.value.code == "job_not_queued"
+
+
+def test_a_job_is_paused_and_goes_on(stado: Program, world: World) -> None:
+    """R48, R49"""
+    job = submitted()
+    with pytest.raises(api.Refused, match=f"job {job.id} is queued, and not paused") as refused:
+        job.resume()
+    assert refused.value.code == "job_not_paused"
+    assert job.pause("the disk is full")
+    assert job.status().state == "paused"
+    assert not job.pause()
+    assert stado.json("job", "show", job.id)["pause_reason"] == "the disk is full"
+    job.resume(reason="there is room")
+    assert (job.status().state, job.status().epoch) == ("queued", 2)
+    world.claim(job.id)
+    assert job.pause()
+    assert job.status().state == "running"
+
+
+def test_a_reason_that_cannot_be_kept_is_refused(world: World) -> None:
+    job = submitted()
+    with pytest.raises(api.Refused, match="has 2,000 characters, and 1,024 are kept at most"):
+        job.pause("x" * 2000)
+    with pytest.raises(TypeError, match="a reason is text"):
+        job.pause(3)  # type: ignore[arg-type]
+    assert job.status().state == "queued"
 
 
 # Logs
