@@ -11,6 +11,7 @@ from stado.cli.context import json_option, opened_repository
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from stado.core.settings import DeploymentSettings
     from stado.jobs.limit_sight import Limit
 
 
@@ -27,16 +28,25 @@ def quota(*, as_json: bool, target: Target) -> None:
     from stado.cli import render
     from stado.cli.tables import Column
     from stado.jobs.limit_sight import look_at_limits
+    from stado.jobs.settings import read_settings
 
     with opened_repository(target) as repo:
-        limits = look_at_limits(repo)
+        settings, limits = read_settings(repo), look_at_limits(repo)
     if as_json:
         render.print_json({"limits": [_fields(one) for one in limits]})
     elif not limits:
-        render.tell("no limit is set, and no place is taken")
+        render.tell(_nothing(settings))
     else:
         columns = [Column("LIMIT"), Column("RUN", right=True), Column("MAY", right=True)]
         render.print_table([*columns, Column("JOBS")], [_cells(one) for one in limits])
+
+
+def _nothing(settings: DeploymentSettings) -> str:
+    """Whose limits there are is known of users only once they have places."""
+    quotas = settings.quotas
+    if quotas.running_jobs_per_user is None and quotas.running_gpus_per_user is None:
+        return "no limit is set, and no place is taken"
+    return "no place is taken under the limits of each user, and no other limit is set"
 
 
 def _cells(limit: Limit) -> list[str]:

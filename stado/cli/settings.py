@@ -15,6 +15,9 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from stado.core.settings import DeploymentSettings
 
+_WIDE_MAX = 44
+"""Of the column of values: a longer one stands in nobody else's way."""
+
 _WHEN = "it counts for what workers pick up from now on; they look each two minutes"
 
 
@@ -57,7 +60,7 @@ def list_settings(*, as_json: bool, target: Target) -> None:
         render.print_json(_fields(settings))
         return
     texts = {name: _text(settings, name) for name in SETTINGS}
-    width, wide = max(map(len, SETTINGS)), max(map(len, texts.values()))
+    width, wide = max(map(len, SETTINGS)), min(_WIDE_MAX, max(map(len, texts.values())))
     for name, setting in SETTINGS.items():
         line = f"{name:<{width}}  {texts[name]:<{wide}}  {setting.what}"
         render.print_wrapped(line, indent=width + 2)

@@ -559,6 +559,23 @@ def test_a_job_without_a_boot_disk_waits_for_a_host_that_is_there(world: World) 
     assert "nothing rents any yet" in wait.text
 
 
+def test_a_job_that_a_machine_could_be_rented_for_runs_on_a_host_that_is_there(
+    world: World,
+) -> None:
+    """R156, R180, R181: it keeps the disk that it states; no machine is rented for it, whether a
+    host is free or not."""
+    _agent(world)
+    spec = Spec(command="", provider="gcp", boot_disk_gb=80.5)
+    record = world.record(State.QUEUED, world.submit(spec=spec))
+    assert record.spec.boot_disk_gb == 80.5
+    assert explain(world.repo, record).wait.code == "starting"
+    claimed = world.claim()
+    assert claimed is not None
+    assert claimed.record.spec.boot_disk_gb == 80.5
+    _agent(world, cpu_free=0.0)
+    assert _explained(world, spec).wait.code == "waiting_capacity"
+
+
 def test_room_that_is_kept_for_another_job_is_told_so(world: World) -> None:
     large = world.submit(spec=Spec(command="", cpu=4))
     _agent(world, cpu_free=2.0, keeps_room_for=large)
