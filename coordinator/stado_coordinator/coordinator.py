@@ -11,6 +11,7 @@ from stado.errors import StadoError
 from stado.jobs.assignments import Assigner
 from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
+from stado.jobs.ledger import PACE, Compaction, Pace
 from stado.jobs.repository import Repository
 from stado.jobs.upkeep import Passes
 from stado.ports import Event, Messenger
@@ -33,6 +34,7 @@ class Coordinator:
         holder: str,
         messenger: Messenger | None = None,
         turned: Callable[[], None] = lambda: None,
+        ledger_pace: Pace = PACE,
     ) -> None:
         """`turned` is called by the main loop: after each tick, and now and then between two."""
         self._repo = repo
@@ -42,6 +44,7 @@ class Coordinator:
         self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
         self._deliveries = Deliveries(repo, messenger) if messenger is not None else None
         self._assigner = Assigner(repo, by=holder)
+        self._compaction = Compaction(repo, by=holder, pace=ledger_pace)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
@@ -77,6 +80,7 @@ class Coordinator:
         if leading:
             self._passes.tick()
             assign(self._assigner)
+            compact(self._compaction, seconds=self._repo.deployment.tick_seconds)
             if self._deliveries is not None:
                 deliver(self._deliveries)
 
@@ -102,6 +106,18 @@ def assign(assigner: Assigner) -> bool:
     return True
 
 
+def compact(compaction: Compaction, *, seconds: float) -> bool:
+    """Whether what ended epochs used could be brought into the ledger, as far as it was due."""
+    try:
+        report = compaction.turns(seconds)
+    except StadoError as error:
+        log.warning("event=pass_failed pass=ledger error=%r", str(error))
+        return False
+    if report.deleted:
+        log.info("event=compacted taken=%d names_deleted=%d", report.taken, report.deleted)
+    return True
+
+
 def deliver(deliveries: Deliveries) -> bool:
     """Whether the notices could be listed: what becomes of each is told in the log."""
     try:
@@ -114,9 +130,10 @@ def deliver(deliveries: Deliveries) -> bool:
 
 def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = None) -> bool:
     """For cron: each pass once, judging silence by the store's own times, since this process has
-    watched nothing. Whether all succeeded."""
+    watched nothing; the ledger's for a minute at most. Whether all succeeded."""
     outcome = list(Passes(repo, by=holder, once=True).tick().values())
     outcome.append(assign(Assigner(repo, by=holder)))
+    outcome.append(compact(Compaction(repo, by=holder), seconds=_ONCE_SECONDS))
     if messenger is not None:
         deliveries = Deliveries(repo, messenger)
         outcome.append(deliver(deliveries))

@@ -286,6 +286,15 @@ _COORDINATOR = LazyGroup(
     },
 )
 
+_LEDGER = LazyGroup(
+    name="ledger",
+    help="Look at what is kept of ended jobs' use, and make it anew.",
+    lazy={
+        "show": LazyCommand("stado.cli.ledger", "show", "Show how much the ledger has."),
+        "rebuild": LazyCommand("stado.cli.ledger", "rebuild", "Make it anew from all verdicts."),
+    },
+)
+
 _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "init": LazyCommand("stado.cli.init", "init", "Make a directory or bucket a stado store."),
     "submit": LazyCommand("stado.cli.submit", "submit", "Queue a command, or a batch of them."),
@@ -296,6 +305,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "hosts": _HOSTS,
     "quota": LazyCommand("stado.cli.quota", "quota", "Show limits, and who has their places."),
     "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
+    "ledger": _LEDGER,
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),
     "view": LazyCommand("stado.cli.live", "view", "Print where a running job can be watched."),

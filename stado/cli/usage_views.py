@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stado.cli import render
@@ -43,6 +43,7 @@ def usage_fields(
             for name, group in _ordered(question, report)[:limit]
         ],
         "unreadable": report.unreadable,
+        "unreadable_segments": report.dark,
     }
 
 
@@ -99,6 +100,13 @@ def notes(
         yield f"more than {RUNNING_MAX:,} jobs run: the rest of them is not counted"
     for job_id in report.unreadable:
         yield f"{job_id} runs and cannot be read: it is not counted"
+    yield from dark_notes(report.dark)
+
+
+def dark_notes(dark: Iterable[str]) -> Iterator[str]:
+    """Of segments that cannot be read."""
+    for key in dark:
+        yield f"{key} cannot be read, and what it holds is not counted: `stado ledger rebuild`"
 
 
 def more_text(report: UsageReport, *, limit: int) -> str | None:

@@ -26,6 +26,9 @@ ROOMS = "room/"
 QUOTA = "quota/"
 COORDINATOR_LEASE = "control/coordinator.json"
 HOST_ORDERS = "control/hosts/"
+USAGE = "usage/"
+LEDGER = "ledger/index.json"
+LEDGER_SEGMENTS = "ledger/segments/"
 ESTIMATES = "estimates.json"
 ASSIGNMENTS = "assignments.json"
 PROOF = "control/proof"
@@ -346,13 +349,12 @@ def is_checkpoint_manifest(key: str, job_id: str) -> bool:
     return parsed is not None and key == checkpoint_manifest(job_id, *parsed)
 
 
-def usage_folder(day: str) -> str:
-    """`day`: of the calendar in UTC, as `2026-03-29`."""
-    return f"usage/{day}/"
+def usage(use_name: str) -> str:
+    return f"{USAGE}{use_name}"
 
 
-def usage(day: str, use_name: str) -> str:
-    return f"{usage_folder(day)}{use_name}"
+def ledger_segment(name: str) -> str:
+    return f"{LEDGER_SEGMENTS}{name}"
 
 
 def policy(name: str) -> str:

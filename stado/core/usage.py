@@ -1,7 +1,7 @@
 """What jobs use of hosts: for how long an epoch ran its command, on how many GPUs. Pure.
 
-Each ended epoch that ran has one name in `usage/`, which says all of it, so that listings alone
-answer who has used what. It is computed from the verdict: whoever writes it writes the same.
+Each ended epoch that ran has one name in `usage/`, which says all of it, so that a listing alone
+answers who has used what. It is computed from the verdict: whoever writes it writes the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,20 @@ from stado.core.states import Verdict
 
 DAY_MS = 86_400_000
 
+VERDICTS = (
+    Verdict.COMPLETED,
+    Verdict.FAILED,
+    Verdict.CANCELLED,
+    Verdict.TIMED_OUT,
+    Verdict.PAUSED,
+    Verdict.LOST,
+    Verdict.RETRYING,
+    Verdict.YIELDED,
+)
+"""By their numbers in names, which never change."""
+
 _MS_MAX = 10**13 - 1
+_FIGURE_MAX = 10**13 - 1
 _WORD_MAX = 90
 """Letters of a user's name in a key, or of a model's; the name of a longer one is a digest."""
 
@@ -34,6 +47,8 @@ _NAME = re.compile(
 )
 _FIGURE = re.compile(r"0|[1-9][0-9]{0,12}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+.-]")
+_DIGEST = re.compile(r"![0-9a-f]{24}")
+_FIRED = re.compile(r"(.+)@[0-9]{8}T[0-9]{6}Z")
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
 
 
@@ -58,6 +73,23 @@ class Use:
     model: str | None = None
     hardware: str | None = None
     """What it ran on; None where nobody said."""
+    verdict: Verdict | None = None
+    """How it ended; None of one that runs, and where the name says nothing that we know."""
+    consumer: str | None = None
+    """Whose agent ran it."""
+    schedule: str | None = None
+    """Which schedule submitted it."""
+    price_micro: int | None = None
+    """Millionths of a dollar that its host cost an hour; None: nobody stated a price."""
+    part_micro: int | None = None
+    """Millionths of its host that it had, for its price; None where nobody said."""
+    output_bytes: int | None = None
+    """What it left; None where nothing is known of it."""
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """Of the epoch: two uses with the same one are one."""
+        return self.job_id, self.epoch
 
     @property
     def began_ms(self) -> int:
@@ -124,8 +156,12 @@ def used_in(cell: EndCell) -> Usage:
 
 def use_of(cell: EndCell) -> Use | None:
     """What an ended epoch used; None where it ran nothing."""
-    ran = cell.ending.ran
-    return _use(cell.record, ran) if ran is not None else None
+    ending = cell.ending
+    if ending.ran is None:
+        return None
+    use = _use(cell.record, ending.ran)
+    left = None if ending.output_bytes is None else min(ending.output_bytes, _FIGURE_MAX)
+    return replace(use, verdict=ending.verdict, output_bytes=left)
 
 
 def use_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Use | None:
@@ -163,6 +199,8 @@ def _use(record: Record, ran: Ran) -> Use:
         whole=_is_whole(record, ran),
         model=record.spec.model,
         hardware=None if record.holder is None else record.holder.hardware,
+        consumer=None if record.holder is None else record.holder.consumer,
+        schedule=schedule_of(record.run_id),
     )
 
 
@@ -189,16 +227,31 @@ def _clamped(ms: int) -> int:
 
 
 def use_key(use: Use) -> str:
-    return keys.usage(day_of(use.ended_ms), use_name(use))
+    return keys.usage(use_name(use))
 
 
 def use_name(use: Use) -> str:
-    """The one name of it. Names of a day sort by the end."""
+    """The one name of it. Names sort by the end."""
     figures = f"w{use.wall_ms}.g{use.gpus}.s{use.share_milli}.e{int(use.estimated)}"
     figures += ".c1" if use.whole else ""
+    more = {
+        "v": None if use.verdict is None else VERDICTS.index(use.verdict),
+        "p": use.price_micro,
+        "f": use.part_micro,
+        "b": use.output_bytes,
+    }
+    figures += "".join(
+        f".{letter}{number}" for letter, number in more.items() if number is not None
+    )
     root = "" if use.root is None else f"~r{use.root}"
     name = f"{use.ended_ms:013d}-{use.job_id}.{use.epoch}~{figures}{root}"
-    words = {"u": use.user, "m": use.model, "h": use.hardware}
+    words = {
+        "u": use.user,
+        "m": use.model,
+        "h": use.hardware,
+        "k": use.consumer,
+        "s": use.schedule,
+    }
     stated = {letter: word for letter, word in words.items() if word is not None}
     return name + "".join(
         f"~{letter}{code}" for letter, code in _fitted(stated, _NAME_MAX - len(name)).items()
@@ -238,12 +291,34 @@ def parse_use(name: str) -> Use | None:
         whole=figures.get("c") == "1",
         model=_decoded(words["m"]) if words.get("m") else None,
         hardware=_decoded(words["h"]) if words.get("h") else None,
+        verdict=_verdict(figures.get("v", "")),
+        consumer=_decoded(words["k"]) if words.get("k") else None,
+        schedule=_decoded(words["s"]) if words.get("s") else None,
+        price_micro=_number(figures.get("p", "")),
+        part_micro=_number(figures.get("f", "")),
+        output_bytes=_number(figures.get("b", "")),
     )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _FIGURE.fullmatch(text) else None
+
+
+def _verdict(text: str) -> Verdict | None:
+    number = _number(text)
+    return VERDICTS[number] if number is not None and number < len(VERDICTS) else None
+
+
+def is_understood(name: str, use: Use) -> bool:
+    """Whether a name says nothing beside what was read from it: else a newer program wrote it."""
+    return use_name(use) == name
 
 
 def encoded_word(word: str) -> str:
     """What a key can hold: letters as they are, other bytes as `=2F`; a digest where that is too
     long."""
+    if _DIGEST.fullmatch(word):  # read from a name
+        return word
     data = word.encode("utf-8", "surrogatepass")
     text = "".join(
         chr(byte) if byte < 128 and _PLAIN.match(chr(byte)) else f"={byte:02X}" for byte in data
@@ -262,6 +337,17 @@ def _decoded(text: str) -> str:
     )
 
 
+def schedule_of(run_id: str) -> str | None:
+    """Which schedule a submission comes from, by its run id: `<schedule>@20260329T013000Z`."""
+    match = _FIRED.fullmatch(run_id)
+    return match[1] if match is not None else None
+
+
 def day_of(ms: int) -> str:
     """`2026-03-29`, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, tz=UTC).date().isoformat()
+    return instant(ms).date().isoformat()
+
+
+def instant(ms: int) -> datetime:
+    """Of milliseconds since 1970."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC)

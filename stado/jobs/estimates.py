@@ -1,5 +1,5 @@
-"""How long jobs ran, kept by a coordinator in one document: from the names that whoever settles an
-ended epoch writes in `usage/`, which sort by its end. No record of a job is read for it.
+"""How long jobs ran, kept by a coordinator in one document: from what ended epochs used, as names
+and segments of the ledger tell it. No record of a job is read for it.
 
 Only derived: where two coordinators write at once one of them looks again, and a document that is
 gone or spoilt is made anew from the last week.
@@ -7,18 +7,18 @@ gone or spoilt is made anew from the last week.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from stado.core import keys
 from stado.core.hints import Estimates
 from stado.core.runtimes import RunTimes, with_uses
-from stado.core.usage import DAY_MS, Use, day_of, parse_use
+from stado.core.usage import DAY_MS, Use
 from stado.jobs.derived import Derived, find_derived
+from stado.jobs.ledger import Ledger, read_uses
 from stado.jobs.repository import Repository
-from stado.storage.port import LIST_LIMIT_MAX
 
-PAGES_AT_A_TURN = 10
-"""Listing pages: 10,000 ended epochs; what is left, the next turn reads."""
+SEGMENTS_AT_A_TURN = 2
+"""Beside those that reach back behind its beginning; what is left, the next turn reads."""
+
+NAMES_AT_A_TURN = 10_000
 
 _BACK_MS = 7 * DAY_MS
 """How far back it begins where nothing is known."""
@@ -40,8 +40,9 @@ def read_estimates(repo: Repository) -> Estimates | None:
 class Measuring:
     """A coordinator's pass. Keep it between ticks: it remembers what it has read."""
 
-    def __init__(self, repo: Repository) -> None:
+    def __init__(self, repo: Repository, ledger: Ledger | None = None) -> None:
         self._repo = repo
+        self._ledger = ledger or Ledger(repo)
         self._document = Derived(repo, Estimates, keys.ESTIMATES)
         self._read_to_ms = 0
         self._due_at = float("-inf")
@@ -49,8 +50,8 @@ class Measuring:
         """What is known after the last turn."""
 
     def turn_when_due(self) -> None:
-        """Once a minute: a listing, of two days around midnight, and as many more as there is to
-        read, up to ten a turn; a write when something was measured."""
+        """Once a minute: a listing (a page each 1,000 names that no segment has), the index, and a
+        few segments where they are new; a write when something was measured."""
         now = self._repo.clock.monotonic()
         if now >= self._due_at:
             behind = self._turn()
@@ -67,32 +68,18 @@ class Measuring:
 
     def _read(self, from_ms: int, now_ms: int) -> tuple[list[Use], int, bool]:
         """What has ended since, up to when, and whether there is more."""
-        uses: list[Use] = []
-        for pages, use in self._names(from_ms, now_ms):
-            if use is not None:
-                uses.append(use)
-            if pages >= PAGES_AT_A_TURN and uses and uses[-1].ended_ms - _AGAIN_MS > from_ms:
-                return uses, uses[-1].ended_ms, True
-        return uses, now_ms, False
-
-    def _names(self, from_ms: int, now_ms: int) -> Iterator[tuple[int, Use | None]]:
-        """Each use, with how many whole pages were read before it. Names of a day sort by the
-        end."""
-        pages = 0
-        for number in range(from_ms // DAY_MS, (now_ms + _AGAIN_MS) // DAY_MS + 1):
-            day = day_of(number * DAY_MS)
-            after = keys.usage(day, f"{from_ms:013d}")
-            while True:
-                listed = self._repo.store.list(
-                    keys.usage_folder(day), start_after=after, limit=LIST_LIMIT_MAX
-                )
-                for entry in listed:
-                    use = parse_use(entry.key.rpartition("/")[2])
-                    is_of_it = use is not None and day_of(use.ended_ms) == day
-                    yield pages, use if is_of_it else None
-                if len(listed) < LIST_LIMIT_MAX:
-                    break
-                after, pages = listed[-1].key, pages + 1
+        found = read_uses(
+            self._ledger,
+            self._repo,
+            from_ms=from_ms,
+            segments_max=SEGMENTS_AT_A_TURN,
+            names_max=NAMES_AT_A_TURN,
+        )
+        upto_ms = found.left_from_ms
+        uses = [use for use in found.uses() if use.ended_ms >= from_ms]
+        if upto_ms is None:
+            return uses, now_ms, False
+        return [use for use in uses if use.ended_ms < upto_ms], upto_ms, True
 
     def _note(
         self, known: Estimates | None, uses: list[Use], from_ms: int, read_to_ms: int

@@ -1,13 +1,14 @@
 """Who has used what: a name for each epoch that ran and has ended, written by whoever settles it;
 and sums of them, with what runs now.
 
-The names are never changed or deleted, so what a job used stays known when the job is deleted.
+A name goes only where a segment of the ledger has what it says, so what a job used stays known when
+the job is deleted.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,22 +19,17 @@ from stado.core.states import State
 from stado.core.usage import (
     DAY_MS,
     Use,
-    day_of,
     digest_word,
-    parse_use,
     use_key,
     use_of,
     use_so_far,
 )
 from stado.errors import Exists, Unreadable
+from stado.jobs.ledger import Ledger, read_uses
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
-from stado.storage.port import walk
 
 RUNNING_MAX = 5_000
 """Jobs that run of which as much is read."""
-
-_CLOCKS_DIFFER_MS = 60_000
-"""At most, between who writes names and who lists them."""
 
 _Name = tuple[str, int]
 """Of an epoch: the job's id, and its number."""
@@ -117,11 +113,11 @@ class Tally:
         self.groups: dict[str | None, Sum] = {}
         self.total = Sum()
         self._question = question
-        self._since_ms = max(milliseconds(question.since), _first_ms(began_at))
+        self.since_ms = max(milliseconds(question.since), _first_ms(began_at))
         self._parts = _PARTS[question.by]
 
     def add(self, use: Use, *, running: bool = False) -> None:
-        within = use.since(self._since_ms)
+        within = use.since(self.since_ms)
         if within is None or not self._question.wants(within.user):
             return
         self.total.add(within, running=running)
@@ -163,6 +159,8 @@ class UsageReport:
     """Whether more run than were looked at."""
     unreadable: list[str]
     """Jobs that run, of which nothing more is known."""
+    dark: list[str]
+    """Keys of segments of the ledger that cannot be read: what they hold is not counted."""
 
     @property
     def running_gpus(self) -> int:
@@ -172,25 +170,17 @@ class UsageReport:
 def report_usage(repo: Repository, question: Question) -> UsageReport:
     """What was used, and what runs.
 
-    Requests: a listing for each day (a page each 1,000 epochs that ended on it), one of what runs,
-    and two reads for each job that does. What runs is listed first: what ends meanwhile is found
-    among what has ended then, and counted once."""
+    Requests: two listings (a page each 1,000), the index of the ledger and each segment that
+    reaches into that time, and two reads for each job that runs. What runs is listed first: what
+    ends meanwhile is found among what has ended then, and counted once."""
     until = repo.now()
-    names = _running_names(repo)
-    looks = repo.tasks.map(
-        lambda job_id: _look(repo, job_id, until), names[:RUNNING_MAX], limit=PARALLEL_REQUESTS
-    )
-    found = [look for look in looks if isinstance(look, Running)]
-    running = {one.name: one for one in found if question.wants(one.record.submitter)}
+    seen = see_running(repo, until)
+    running = {one.name: one for one in seen.found if question.wants(one.record.submitter)}
     tally = Tally(question, repo.deployment.created_at)
-    for ended in repo.tasks.map(
-        lambda day: _ended_on(repo, question, day, running.keys()),
-        _days(repo, question.since, until),
-        limit=PARALLEL_REQUESTS,
-    ):
-        tally.merge(ended.tally)
-        for name in ended.met:
-            running.pop(name, None)
+    ended = read_uses(Ledger(repo), repo, from_ms=tally.since_ms)
+    for use in ended.uses():
+        running.pop(use.name, None)
+        tally.add(use)
     for one in running.values():
         if one.use is not None:
             tally.add(one.use, running=True)
@@ -199,8 +189,33 @@ def report_usage(repo: Repository, question: Question) -> UsageReport:
         until,
         tally,
         list(running.values()),
-        running_cut=len(names) > RUNNING_MAX,
-        unreadable=[look for look in looks if isinstance(look, str)],
+        running_cut=seen.cut,
+        unreadable=seen.unreadable,
+        dark=ended.unreadable,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRunning:
+    """What runs."""
+
+    found: list[Running]
+    unreadable: list[str]
+    """Ids of jobs."""
+    cut: bool
+    """Whether more run than were looked at."""
+
+
+def see_running(repo: Repository, now: datetime) -> SeenRunning:
+    """A listing, and two reads a job."""
+    names = _running_names(repo)
+    looks = repo.tasks.map(
+        lambda job_id: _look(repo, job_id, now), names[:RUNNING_MAX], limit=PARALLEL_REQUESTS
+    )
+    return SeenRunning(
+        [look for look in looks if isinstance(look, Running)],
+        [look for look in looks if isinstance(look, str)],
+        len(names) > RUNNING_MAX,
     )
 
 
@@ -222,38 +237,6 @@ def _look(repo: Repository, job_id: str, now: datetime) -> Running | str | None:
     return Running(record, use_so_far(record, beat.value if beat is not None else None, now))
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """What ended on one day."""
-
-    tally: Tally
-    met: list[_Name]
-    """Epochs that were thought to run."""
-
-
-def _ended_on(repo: Repository, question: Question, day: str, running: Collection[_Name]) -> _Ended:
-    """An epoch that has two names, as from two versions of the program, counts once: they stand
-    side by side."""
-    ended = _Ended(Tally(question, repo.deployment.created_at), [])
-    last: _Name | None = None
-    for entry in walk(repo.store, keys.usage_folder(day)):
-        use = parse_use(entry.key.rpartition("/")[2])
-        if use is None or day_of(use.ended_ms) != day or (use.job_id, use.epoch) == last:
-            continue
-        last = (use.job_id, use.epoch)
-        if last in running:
-            ended.met.append(last)
-        ended.tally.add(use)
-    return ended
-
-
 def _first_ms(began_at: datetime) -> int:
     """What a host's clock may have said then."""
     return milliseconds(began_at) - DAY_MS
-
-
-def _days(repo: Repository, since: datetime, until: datetime) -> list[str]:
-    """On which something can have ended since then."""
-    first_ms = max(milliseconds(since), _first_ms(repo.deployment.created_at))
-    last_ms = milliseconds(until) + _CLOCKS_DIFFER_MS
-    return [day_of(day * DAY_MS) for day in range(first_ms // DAY_MS, last_ms // DAY_MS + 1)]

@@ -48,8 +48,7 @@ def seconds(ran: Ran) -> float:
 
 
 def uses(scene: Scene) -> list[Use]:
-    day = scene.world.clock.now().date().isoformat()
-    names = [key.rpartition("/")[2] for key in scene.world.names(keys.usage_folder(day))]
+    names = [key.rpartition("/")[2] for key in scene.world.names(keys.USAGE)]
     return [use for use in map(parse_use, names) if use is not None]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 from msgspec.structs import fields
 
-from stado.core import hints, keys, records, retries, settings, sidecar, spec, states
+from stado.core import hints, keys, ledger, records, retries, settings, sidecar, spec, states
 from stado.core.documents import Document, Instant, Part
 from stado.core.states import State
 from tests.architecture.source import REPOSITORY
@@ -52,8 +52,8 @@ _SAMPLES = {
     "word": "failed",
     "channel": "team",
     "digest": "0123abcd" * 8,
-    "day": "2026-03-29",
     "use": "a-use",
+    "segment": "a-name",
     "scope": "user.ada",
     "slot:6": "000003",
     "held": "user.ada~000003",
@@ -86,7 +86,6 @@ _ARGUMENTS: Mapping[str, Any] = {
     "channel": "team",
     "place": _SAMPLES["place"],
     "digest": _SAMPLES["digest"],
-    "day": _SAMPLES["day"],
     "use_name": _SAMPLES["use"],
 }
 
@@ -120,7 +119,7 @@ def unquoted(cell: str) -> str:
 def models() -> dict[str, type[Part]]:
     found = {
         name: model
-        for module in (hints, records, retries, settings, sidecar, spec)
+        for module in (hints, ledger, records, retries, settings, sidecar, spec)
         for name, model in getmembers(module, isclass)
         if issubclass(model, Part) and model.__module__ == module.__name__
     }

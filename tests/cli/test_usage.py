@@ -69,7 +69,8 @@ def test_json_has_seconds_and_all_groups(stado: Program, world: World) -> None:
         note(world, number, hours=0.1, user="eve")
     told = stado.json("usage", "--org")
     assert told.keys() == {
-        *("schema", "since", "until", "user", "by", "running", "total", "groups", "unreadable")
+        *("schema", "since", "until", "user", "by", "running", "total", "groups", "unreadable"),
+        "unreadable_segments",
     }
     assert (told["user"], told["by"]) == (None, "user")
     assert told["running"] == {"jobs": 0, "gpus": 0, "more": False}

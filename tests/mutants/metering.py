@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
+from stado.core import keys
 from stado.core import usage as core
+from stado.core.ledger import LedgerIndex
 from stado.core.records import EndCell, Ran, Record
-from stado.jobs import endings, life
-from stado.jobs.repository import Repository
+from stado.core.usage import Use
+from stado.errors import Unavailable
+from stado.jobs import endings, ledger, life
+from stado.jobs.ledger import Compaction, Ledger, LedgerRead
+from stado.jobs.repository import Repository, Stored
 from tests.mutants.mutant import Mutant, all_of, replaced, replaced_everywhere
 
 USAGE = "tests/jobs/test_usage.py"
+LEDGER = "tests/jobs/test_ledger.py"
 ON_HOST = "tests/agent/test_usage.py"
 
 _note_use = endings.note_use
 _clean_up = endings._clean_up
 _ran_until = core.ran_until
+_read_uses = ledger.read_uses
 
 
 def note_last(repo: Repository, cell: EndCell) -> None:
@@ -35,7 +43,70 @@ def count_from_the_start(
     )
 
 
+def held_by_nobody(
+    self: Compaction, index: LedgerIndex | None, uses: dict[str, Use]
+) -> tuple[list[str], set[tuple[str, int]]]:
+    return list(uses), set()
+
+
+def sweep_at_once(self: Compaction) -> int:
+    """Without the index written anew before."""
+    stored = self._ledger.index()
+    named = {ref.name for ref in stored.value.segments} if stored is not None else set()
+    lost = [
+        entry.key
+        for entry in self._repo.store.list(keys.LEDGER_SEGMENTS)
+        if entry.key.rpartition("/")[2] not in named
+    ]
+    for key in lost:
+        self._repo.store.delete(key, None)
+    return len(lost)
+
+
+def put_index(self: Ledger, index: LedgerIndex, before: Stored[LedgerIndex] | None) -> None:
+    self._index = Stored(index, self._repo.store.put(keys.LEDGER, index.encode()))
+
+
+def index_first(ledger: Ledger, repo: Repository, **options: Any) -> LedgerRead:
+    """Before the names are listed."""
+    stored = ledger.index()
+    with_old = replaced_index(ledger, stored)
+    return _read_uses(with_old, repo, **options)
+
+
+def replaced_index(ledger: Ledger, stored: Stored[LedgerIndex] | None) -> Ledger:
+    ledger.index = lambda: stored  # type: ignore[method-assign]
+    return ledger
+
+
 MUTANTS = (
+    Mutant(
+        "compaction looks into no segment",
+        "What a segment of the ledger has is not taken again.",
+        f"{LEDGER}::test_what_is_noted_again_after_it_was_taken_counts_once",
+        replaced(ledger.Compaction, "_held", held_by_nobody),
+    ),
+    Mutant(
+        "the index of the ledger is written without a condition",
+        "The index is replaced by version.",
+        f"{LEDGER}::test_of_two_compactions_each_use_comes_into_one_segment",
+        replaced(ledger.Ledger, "write_index", put_index),
+        arguments={"steps": 5},
+    ),
+    Mutant(
+        "the sweep of the ledger leaves the index alone",
+        "Before a segment of nobody goes the index is written anew.",
+        f"{LEDGER}::test_a_slow_compaction_makes_the_index_name_no_segment_that_was_swept",
+        replaced(ledger.Compaction, "sweep", sweep_at_once),
+        fails_with=Unavailable,
+    ),
+    Mutant(
+        "readers get the index before the names",
+        "Who reads the ledger lists the names first.",
+        f"{LEDGER}::test_a_reader_sees_each_use_once_whatever_is_compacted_meanwhile",
+        replaced_everywhere(ledger, "read_uses", index_first),
+        arguments={"steps": 1},
+    ),
     Mutant(
         "uses are not noted",
         "Whoever settles an epoch that ran notes what it used.",

@@ -72,6 +72,7 @@ def _cancel(made: Deployment) -> None:
     made.stado("operator", "queue", "pause")
     made.stado("operator", "doctor", code=1)
     made.stado("operator", "queue", "resume")
+    made.stado("operator", "ledger", "rebuild")
     made.stado("submitter", "cancel", "all", "--yes")
 
 
@@ -102,6 +103,7 @@ def _look(made: Deployment, role: str) -> None:
         ("status",),
         ("hosts",),
         ("usage", "--org"),
+        ("ledger", "show"),
         ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),

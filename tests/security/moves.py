@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from stado.core import keys
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
-from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase
+from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase, Ran
 from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
@@ -43,6 +43,8 @@ from stado.jobs.host_orders import (
     forget_host,
     open_host,
 )
+from stado.jobs.ledger import Compaction, Ledger, Pace, look_at_ledger, read_uses
+from stado.jobs.ledger_rebuild import Rebuild
 from stado.jobs.life import LifeSigns
 from stado.jobs.limit_sight import LimitSight
 from stado.jobs.listings import newest
@@ -63,7 +65,7 @@ from stado_agent.log_spool import LogLimit
 from stado_coordinator.coordinator import Coordinator
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
-from tests.jobs.actors import Actor, GuardedStore
+from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
 from tests.jobs.broadcasts import Agent
 from tests.jobs.test_finding import MOVES, Move
 from tests.jobs.world import ALICE, BOB, LEASE, TICK, World, claim_head, end
@@ -107,6 +109,7 @@ def requests_of_submitters() -> set[Request]:
     _give_a_place_back(requests)
     _see_who_has_the_places(requests)
     _read_hints(requests)
+    _read_the_ledger(requests)
     return requests
 
 
@@ -126,6 +129,7 @@ def requests_of_readers() -> set[Request]:
     _hear_of_what_was_not_told(requests)
     _see_who_has_the_places(requests)
     _read_hints(requests)
+    _read_the_ledger(requests)
     return requests
 
 
@@ -143,6 +147,7 @@ def requests_of_coordinators() -> set[Request]:
     _send_notices(requests)
     _assign(requests)
     _give_a_place_back(requests)
+    _compact(requests)
     return requests
 
 
@@ -155,6 +160,7 @@ def requests_of_operators() -> set[Request]:
     job = _not_told(world, world.repo)
     lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
     assert job in {one.job_id for one in lost}
+    _rebuild_the_ledger(requests)
     _keep_a_host(requests)
     _see_who_has_the_places(requests)
     return requests
@@ -620,6 +626,55 @@ def _make_room(requests: set[Request]) -> None:
     kept = rooms.keep(job)
     assert kept is not None
     rooms.give_up(kept)
+
+
+_AT_ONCE = Pace(names_min=1)
+
+
+def _use(world: World, epoch: int) -> None:
+    use = Use("abcdefghijklmnop", epoch, "ada", None, ended_ms=world.repo.now_ms(), wall_ms=9000)
+    world.store.create(use_key(use), b"")
+
+
+def _compact(requests: set[Request]) -> None:
+    """Twice, so that a segment is taken over; after a rival who was killed, whose segment is
+    swept, and beside one who is faster."""
+    world = World()
+    for kill_at in (5, None):
+        _use(world, 1 if kill_at else 2)
+        store: Store = RecordingStore(world.store, requests)
+        if kill_at is not None:
+            store = mortal(store, at=kill_at, applied=False)
+        with suppress(Crash):
+            Compaction(world.repo_over(store), by="coordinator", pace=_AT_ONCE).turns(60)
+        world.clock.sleep(31 * LEASE)
+    for epoch in (3, 4):
+        _use(world, epoch)
+        repo = world.repo_over(RecordingStore(world.store, requests))
+        Compaction(repo, by="coordinator", pace=_AT_ONCE).turns(60)
+
+
+def _read_the_ledger(requests: set[Request]) -> None:
+    world = World()
+    _use(world, 1)
+    Compaction(world.repo, by="coordinator", pace=_AT_ONCE).turns(60)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    assert len(list(read_uses(Ledger(repo), repo, from_ms=0).uses())) == 1
+    assert look_at_ledger(repo).rows == 1
+
+
+def _rebuild_the_ledger(requests: set[Request]) -> None:
+    """One that is there, and one of which nothing is."""
+    world = World()
+    world.submit()
+    now = world.repo.now()
+    ran = Ran(began_at=now, ended_at=now)
+    ending = Ending(verdict=Verdict.COMPLETED, started_at=now, ended_at=now, ran=ran, by="alice")
+    give_verdict(world.repo, world.start().record, ending)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    for _ in range(2):
+        Rebuild(repo, by="ada").run()
+    assert look_at_ledger(repo).rows == 1
 
 
 def _read_hints(requests: set[Request]) -> None:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stado.jobs.ledger import Pace
 from stado_agent.agent import Agent, AgentSettings, HostPorts, LeaveAtOnce
 from stado_agent.log_spool import LogLimit
 from stado_agent.this_host import WhatItIs
@@ -25,6 +26,9 @@ _RESTART_SECONDS_MAX = 20.0
 
 LOG_LIMIT = LogLimit(100 * 1024 * 1024, segments_max=2)
 """Most logs here have more than two segments."""
+
+LEDGER_PACE = Pace(names_min=1, pages_max=2, segment_rows_max=3, sweep_leases=3.0)
+"""Few jobs end here, and many segments shall come of them."""
 
 
 class Service(ABC):
@@ -125,7 +129,9 @@ class CoordinatorService(Service):
             self._stop = repo.tasks.event()
             messenger = SimMessenger(world, host) if world.plan.told else None
             holder = f"coordinator@{host.name}"
-            Coordinator(repo, holder=holder, messenger=messenger).run(self._stop)
+            Coordinator(repo, holder=holder, messenger=messenger, ledger_pace=LEDGER_PACE).run(
+                self._stop
+            )
 
         return run
 

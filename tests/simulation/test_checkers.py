@@ -15,6 +15,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.hints import Assignment, Assignments, HostPlan
+from stado.core.ledger import LedgerIndex, encode_segment, segment_of
 from stado.core.moves import ended_as
 from stado.core.order import entry_name
 from stado.core.records import (
@@ -34,7 +35,7 @@ from stado.core.records import (
 from stado.core.settings import DeploymentSettings, Quotas
 from stado.core.spec import After, Step
 from stado.core.states import JobType, Opening, Reason, State, Verdict
-from stado.core.usage import use_key, use_of
+from stado.core.usage import Use, use_key, use_of
 from stado.jobs import pipelines
 from stado.jobs.asking import ask
 from stado.jobs.changes import resume, retry
@@ -936,7 +937,68 @@ def test_a_use_that_is_deleted(make_bench: MakeBench) -> None:
     use = use_of(cell) if cell is not None else None
     assert use is not None
     bench.delete(bench.client, use_key(use))
-    assert "was deleted" in bench.violation
+    assert "was deleted, and no segment that counts has it" in bench.violation
+
+
+def used(bench: Bench) -> Use:
+    """By an epoch that has ended and is noted."""
+    record, _ = run_to_end(bench, Script(seconds=1.0))
+    cell = bench.repo.find_end(record.id, 1)
+    use = use_of(cell) if cell is not None else None
+    assert use is not None
+    return use
+
+
+def indexed(bench: Bench, *segments: list[Use]) -> None:
+    """An index of these segments, after those."""
+    refs = []
+    for number, uses in enumerate(segments):
+        ref = segment_of(uses, token=f"{len(segments)}x{number}")
+        key, data = keys.ledger_segment(ref.name), encode_segment(uses)
+        bench.by(bench.client, lambda key=key, data=data: bench.world.store.put(key, data))
+        refs.append(ref)
+    index = LedgerIndex(counter=1, at=bench.repo.now(), by="c", segments=refs)
+    bench.write(bench.client, keys.LEDGER, index)
+
+
+def test_a_ledger_that_counts_a_use_twice(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    use = used(bench)
+    indexed(bench, [use])
+    bench.delete(bench.client, use_key(use))
+    assert bench.violation == ""
+    indexed(bench, [use], [use])
+    assert "twice" in bench.violation
+
+
+def test_a_ledger_that_forgets_a_use(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    indexed(bench, [used(bench)])
+    assert bench.violation == ""
+    indexed(bench)
+    assert "forgets" in bench.violation
+
+
+def test_a_ledger_with_other_figures(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    indexed(bench, [replace(used(bench), gpus=7)])
+    assert "which nobody noted" in bench.violation
+
+
+def test_a_segment_that_counts_and_is_deleted(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    indexed(bench, [used(bench)])
+    (entry,) = bench.world.store.list(keys.LEDGER_SEGMENTS)
+    bench.delete(bench.client, entry.key)
+    assert "and the index names it" in bench.violation
+
+
+def test_a_segment_that_changes(make_bench: MakeBench) -> None:
+    bench = make_bench(UsageChecker)
+    indexed(bench, [used(bench)])
+    (entry,) = bench.world.store.list(keys.LEDGER_SEGMENTS)
+    bench.by(bench.client, lambda: bench.world.store.put(entry.key, b"other"))
+    assert "was changed" in bench.violation
 
 
 def test_a_seal_that_forgets_when_its_epoch_was_heard(make_bench: MakeBench) -> None:

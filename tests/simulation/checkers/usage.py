@@ -1,5 +1,6 @@
 """What jobs use: noted once for each epoch that ran, before anything shows its end, with the
-figures of its verdict, which agree with what happened on the hosts."""
+figures of its verdict, which agree with what happened on the hosts; and never lost or doubled on
+its way into the ledger."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from datetime import datetime, timedelta
 
 from stado.core import keys
 from stado.core.ids import milliseconds
+from stado.core.ledger import LedgerIndex, SegmentRef, decode_segment
 from stado.core.records import EndCell, Heartbeat, Phase, Ran, Record
 from stado.core.states import State
-from stado.core.usage import parse_use, use_key, use_of
+from stado.core.usage import Use, parse_use, use_key, use_of
 from tests.simulation.checkers.base import Change, Checker
 from tests.simulation.commands import SimCommand
 from tests.simulation.process import SimProcess
@@ -28,6 +30,9 @@ class UsageChecker(Checker):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._noted: dict[tuple[str, int], str] = {}
+        self._rows: dict[tuple[str, int], Use] = {}
+        """What the segments have that count."""
+        self._segments: set[str] = set()
         self._commands: dict[tuple[str, int], list[SimCommand]] = defaultdict(list)
         """By the epoch that started them."""
         self._ended_at: dict[SimCommand, datetime | None] = {}
@@ -36,6 +41,10 @@ class UsageChecker(Checker):
     def on_change(self, change: Change) -> None:
         if change.folder == "usage":
             self._check_use(change)
+        elif change.key == keys.LEDGER:
+            self._check_index(change)
+        elif change.folder == "ledger":
+            self._check_segment(change)
         elif change.parts[2:] == ["heartbeat"] and change.before and change.after:
             self._check_seal(change)
         elif change.parts[2:3] == ["cells"] and change.key.endswith(".end.json"):
@@ -44,12 +53,15 @@ class UsageChecker(Checker):
             self._check_shown(change.decode_after(Record))
 
     def _check_use(self, change: Change) -> None:
-        if change.before is not None:
-            self.fail(f"{change.key} was {'changed' if change.after else 'deleted'}")
-            return
         use = parse_use(change.parts[-1])
         if use is None:
             self.fail(f"{change.key} says nothing")
+            return
+        if change.before is not None:
+            if change.after is not None:
+                self.fail(f"{change.key} was changed")
+            elif use != self._rows.get(use.name):
+                self.fail(f"{change.key} was deleted, and no segment that counts has it")
             return
         cell = self._find(EndCell, keys.end_cell(use.job_id, use.epoch))
         due = use_of(cell) if cell is not None else None
@@ -58,6 +70,35 @@ class UsageChecker(Checker):
         earlier = self._noted.setdefault((use.job_id, use.epoch), change.key)
         if earlier != change.key:
             self.fail(f"{change.key} was noted as {earlier} before")
+
+    def _check_segment(self, change: Change) -> None:
+        if change.before is not None and change.after is not None:
+            self.fail(f"{change.key} was changed")
+        elif change.after is None and change.parts[-1] in self._segments:
+            self.fail(f"{change.key} was deleted, and the index names it")
+
+    def _check_index(self, change: Change) -> None:
+        """What it names is there, has each epoch once, and what the one before had."""
+        index = change.decode_after(LedgerIndex)
+        rows: dict[tuple[str, int], Use] = {}
+        for ref in index.segments:
+            for use in self._rows_of(ref):
+                if use.name in rows:
+                    self.fail(f"{change.key} counts {use.job_id} of epoch {use.epoch} twice")
+                if use_key(use) != self._noted.get(use.name):
+                    self.fail(f"{change.key} has {use_key(use)}, which nobody noted")
+                rows[use.name] = use
+        for name in self._rows.keys() - rows.keys():
+            self.fail(f"{change.key} forgets {name[0]} of epoch {name[1]}")
+        self._rows = rows
+        self._segments = {ref.name for ref in index.segments}
+
+    def _rows_of(self, ref: SegmentRef) -> list[Use]:
+        key = keys.ledger_segment(ref.name)
+        if not self._exists(key):
+            self.fail(f"{keys.LEDGER} names {key}, which is not there")
+            return []
+        return decode_segment(ref.name, self.world.store.get(key).data)
 
     def _check_seal(self, change: Change) -> None:
         """Of an epoch that was heard it says when that was last."""
@@ -132,6 +173,9 @@ class UsageChecker(Checker):
                 self.fail(f"{what} counts until {ran.ended_at}, and ran until {ended_at}")
 
     def at_end(self) -> None:
+        for name, key in self._noted.items():
+            if name not in self._rows and not self._exists(key):
+                self.fail(f"{key} was noted, and is neither there nor in the ledger")
         for job_id in self.world.known_jobs:
             record = self._resting(job_id)
             for epoch in range(1, record.epoch + 1 if record is not None else 1):

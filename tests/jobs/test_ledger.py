@@ -1,0 +1,405 @@
+"""The ledger: each use is counted once, whoever dies at whichever request."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from stado.core import keys
+from stado.core.ids import milliseconds
+from stado.core.ledger import LedgerIndex, decode_segment
+from stado.core.records import Ending, Ran
+from stado.core.states import Verdict
+from stado.core.usage import Use, use_key, use_name, use_of
+from stado.errors import Conflict, Unavailable, Unreadable
+from stado.jobs.endings import give_verdict, settle
+from stado.jobs.ledger import Compaction, Ledger, Pace, read_uses
+from stado.jobs.ledger_rebuild import Rebuild
+from stado.jobs.repository import Repository
+from stado.jobs.usage import note_use
+from stado.storage.observe import CountingStore, Operation
+from tests.jobs.actors import Actor, Crash, mortal
+from tests.jobs.world import LEASE, World
+
+PACE = Pace(names_min=1, segment_rows_max=4)
+REQUESTS_MAX = 60
+
+
+def noted(world: World, count: int, *, seconds_ago: int = 0) -> list[Use]:
+    """Names of epochs that have just ended, a second apart."""
+    first_ms = milliseconds(world.repo.now()) - 1000 * seconds_ago
+    uses = [
+        Use(
+            f"abcdefghijklm{number:03d}".translate(str.maketrans("0123456789", "abcdefghij")),
+            1,
+            "ada",
+            None,
+            ended_ms=first_ms + 1000 * number,
+            wall_ms=1000,
+            verdict=Verdict.COMPLETED,
+        )
+        for number in range(count)
+    ]
+    for use in uses:
+        with suppress(Exception):
+            world.store.create(use_key(use), b"")
+    return uses
+
+
+def compaction(repo: Repository, pace: Pace = PACE) -> Compaction:
+    return Compaction(repo, by="coordinator", pace=pace)
+
+
+def counted(world: World, repo: Repository | None = None, from_ms: int = 0) -> list[Use]:
+    repo = repo or world.repo
+    found = read_uses(Ledger(repo), repo, from_ms=from_ms)
+    return sorted(found.uses(), key=lambda use: use.ended_ms)
+
+
+def in_segments(world: World) -> list[Use]:
+    """Of the segments that the index names."""
+    found = world.repo.find(LedgerIndex, keys.LEDGER)
+    if found is None:
+        return []
+    return [
+        use
+        for ref in found.value.segments
+        for use in decode_segment(ref.name, world.store.get(keys.ledger_segment(ref.name)).data)
+    ]
+
+
+def places(world: World) -> Counter[tuple[str, int]]:
+    """How many segments have an epoch."""
+    return Counter(use.name for use in in_segments(world))
+
+
+def rest(world: World) -> None:
+    """Another coordinator's turns until nothing is left to do."""
+    world.clock.sleep(31 * LEASE)
+    other = compaction(world.repo)
+    for _ in range(10):
+        if not other.turns(60).deleted:
+            break
+    assert world.names(keys.USAGE) == []
+    named = [ref.name for ref in world.repo.read(LedgerIndex, keys.LEDGER).value.segments]
+    stored = [key.rpartition("/")[2] for key in world.names(keys.LEDGER_SEGMENTS)]
+    world.clock.sleep(31 * LEASE)
+    compaction(world.repo).sweep()
+    stored = [key.rpartition("/")[2] for key in world.names(keys.LEDGER_SEGMENTS)]
+    assert sorted(stored) == sorted(named)
+
+
+def test_names_become_rows_that_say_the_same(world: World) -> None:
+    """R223: what was used is counted once, be it a name or a row."""
+    uses = noted(world, 11)
+    report = compaction(world.repo).turns(60)
+    assert (report.taken, report.deleted, report.behind) == (11, 11, False)
+    assert world.names(keys.USAGE) == []
+    assert counted(world) == uses
+    assert in_segments(world) == uses
+
+
+def test_few_names_wait_until_they_are_old(world: World) -> None:
+    noted(world, 3)
+    pass_ = compaction(world.repo, Pace())
+    counting = CountingStore(world.store, world.tasks)
+    compaction(world.repo_over(counting), Pace()).turn()
+    assert counting.snapshot().of() == 3, "the sweep's two, and a listing"
+    assert pass_.turns(60).deleted == 0
+    world.clock.sleep(31 * LEASE)
+    assert pass_.turns(60).deleted == 3
+
+
+def test_small_segments_become_one(world: World) -> None:
+    """Segments are as large as they may be, however seldom something ends."""
+    pass_ = compaction(world.repo)
+    expected: list[Use] = []
+    for number in range(9):
+        (use,) = noted(world, 1)
+        use = replace(use, epoch=number + 1)
+        world.store.delete(use_key(replace(use, epoch=1)), None)
+        world.store.create(use_key(use), b"")
+        expected.append(use)
+        pass_.turns(60)
+        world.clock.sleep(10)
+    sizes = [ref.rows for ref in world.repo.read(LedgerIndex, keys.LEDGER).value.segments]
+    assert sizes == [4, 4, 1]
+    assert counted(world) == expected
+    assert len(world.names(keys.LEDGER_SEGMENTS)) == 3
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("at", range(18))
+def test_who_dies_at_any_request_loses_and_doubles_nothing(
+    world: World, at: int, applied: bool
+) -> None:
+    """At each of them: before it, and just after it was applied. The second of two compactions,
+    which takes a segment over."""
+    first = noted(world, 2)
+    compaction(world.repo).turns(60)
+    world.clock.sleep(60)
+    late = [replace(use, epoch=2, ended_ms=use.ended_ms + 60_000) for use in first]
+    for use in late:
+        world.store.create(use_key(use), b"")
+    with suppress(Crash):
+        compaction(world.repo_over(mortal(world.store, at=at, applied=applied))).turns(60)
+    assert counted(world) == [*first, *late]
+    assert set(places(world).values()) == {1}
+    rest(world)
+    assert counted(world) == [*first, *late]
+    assert set(places(world).values()) == {1}
+    assert len(places(world)) == 4
+
+
+def test_those_are_all_requests_of_a_compaction(world: World) -> None:
+    """So that the test above kills at each of them."""
+    noted(world, 2)
+    compaction(world.repo).turns(60)
+    world.clock.sleep(60)
+    (use, other) = noted(world, 2)
+    for each in (use, other):
+        world.store.delete(use_key(each), None)
+        world.store.create(use_key(replace(each, epoch=2)), b"")
+    counting = CountingStore(world.store, world.tasks)
+    compaction(world.repo_over(counting)).turns(60)
+    assert 9 <= counting.snapshot().of() <= 18
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_of_two_compactions_each_use_comes_into_one_segment(world: World, steps: int) -> None:
+    """One sleeps after so many requests, while the other does all."""
+    uses = noted(world, 6)
+    sleeper = Actor(world.store, lambda store: compaction(world.repo_over(store)).turns(60))
+    sleeper.step(steps)
+    more = [replace(use, epoch=2, ended_ms=use.ended_ms + 60_000) for use in uses[:2]]
+    for use in more:
+        world.store.create(use_key(use), b"")
+    uses += more
+    compaction(world.repo).turns(60)
+    assert counted(world) == uses
+    sleeper.finish()
+    assert sleeper.error is None
+    assert counted(world) == uses
+    assert places(world) == Counter({use.name: 1 for use in uses})
+    rest(world)
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_reader_sees_each_use_once_whatever_is_compacted_meanwhile(
+    world: World, steps: int
+) -> None:
+    """Also where the segment that it was about to read is written anew, and gone."""
+    uses = noted(world, 3)
+    compaction(world.repo).turns(60)
+    world.clock.sleep(60)
+    late = [replace(use, epoch=2, ended_ms=use.ended_ms + 60_000) for use in uses[:1]]
+    for use in late:
+        world.store.create(use_key(use), b"")
+    reader = Actor(world.store, lambda store: counted(world, world.repo_over(store)))
+    reader.step(steps)
+    compaction(world.repo).turns(60)
+    reader.finish()
+    assert reader.result == [*uses, *late]
+
+
+def test_what_is_noted_again_after_it_was_taken_counts_once(world: World) -> None:
+    """As by who settles an epoch again, long after: the segment that has it is looked into."""
+    uses = noted(world, 9)
+    compaction(world.repo).turns(60)
+    world.clock.sleep(3600)
+    world.store.create(use_key(uses[1]), b"")
+    assert counted(world) == uses
+    compaction(world.repo).turns(60)
+    assert world.names(keys.USAGE) == []
+    assert places(world) == Counter({use.name: 1 for use in uses})
+
+
+def test_what_comes_late_is_taken_by_a_later_segment(world: World) -> None:
+    uses = noted(world, 9)
+    compaction(world.repo).turns(60)
+    late = replace(uses[2], epoch=7)
+    world.store.create(use_key(late), b"")
+    compaction(world.repo).turns(60)
+    assert world.names(keys.USAGE) == []
+    assert Counter(use.name for use in counted(world)) == places(world)
+    assert places(world)[late.name] == 1
+
+
+def test_a_slow_compaction_makes_the_index_name_no_segment_that_was_swept(world: World) -> None:
+    """It has created one, and sleeps until the sweep takes that for one of nobody."""
+    uses = noted(world, 3)
+    sleeper = Actor(world.store, lambda store: compaction(world.repo_over(store)).turns(60))
+    while sleeper.pending is not Operation.CREATE or sleeper.pending_key == keys.LEDGER:
+        assert sleeper.step()
+    sleeper.step()
+    assert len(world.names(keys.LEDGER_SEGMENTS)) == 1
+    world.clock.sleep(32 * LEASE)
+    assert compaction(world.repo, Pace(names_min=100, leases_max=1e6)).sweep() == 1
+    sleeper.finish()
+    assert counted(world) == uses
+    rest(world)
+    assert counted(world) == uses
+
+
+def test_a_name_that_says_more_than_we_know_stays(world: World) -> None:
+    """A segment of ours would forget it."""
+    (use,) = noted(world, 1)
+    world.store.delete(use_key(use), None)
+    name = use_name(use).replace(".e0", ".e0.z7")
+    world.store.create(keys.usage(name), b"")
+    compaction(world.repo).turns(60)
+    assert world.names(keys.USAGE) == [keys.usage(name)]
+    assert counted(world) == [use]
+
+
+def test_a_segment_that_cannot_be_read_costs_what_it_has(world: World) -> None:
+    """And what it might have stays where it is."""
+    uses = noted(world, 8)
+    compaction(world.repo).turns(60)
+    first = world.repo.read(LedgerIndex, keys.LEDGER).value.segments[0]
+    key = keys.ledger_segment(first.name)
+    world.store.put(key, b"spoilt")
+    world.store.create(use_key(uses[1]), b"")
+    compaction(world.repo).turns(60)
+    found = read_uses(Ledger(world.repo), world.repo, from_ms=0)
+    assert found.unreadable == [key]
+    assert sorted(use.ended_ms for use in found.uses()) == sorted(
+        use.ended_ms for use in [uses[1], *uses[first.rows :]]
+    )
+    assert world.names(keys.USAGE) == [use_key(uses[1])]
+
+
+def test_segments_that_are_gone_are_told(world: World) -> None:
+    noted(world, 3)
+    compaction(world.repo).turns(60)
+    (key,) = world.names(keys.LEDGER_SEGMENTS)
+    world.store.delete(key, None)
+    with pytest.raises(Unavailable, match="ledger rebuild"):
+        counted(world)
+
+
+def test_an_index_of_others_is_not_guessed_at(world: World) -> None:
+    noted(world, 3)
+    world.store.put(keys.LEDGER, b"{}")
+    with pytest.raises(Unreadable):
+        counted(world)
+    with pytest.raises(Unreadable):
+        compaction(world.repo).turns(60)
+    assert len(world.names(keys.USAGE)) == 3
+
+
+def test_a_question_reads_the_segments_of_its_time_alone(world: World) -> None:
+    """R223: whatever was before, and however much."""
+    for _ in range(20):
+        noted(world, 8)
+        compaction(world.repo).turns(60)
+        world.clock.sleep(86_400)
+    uses = noted(world, 8)
+    compaction(world.repo).turns(60)
+    counting = CountingStore(world.store, world.tasks)
+    found = counted(world, world.repo_over(counting), from_ms=uses[0].ended_ms)
+    assert found == uses
+    asked = counting.snapshot()
+    assert (asked.lists, asked.reads, asked.writes) == (1, 2, 0)
+
+
+# --- made anew ----------------------------------------------------------------------------
+
+
+def ended_jobs(world: World, count: int) -> list[Use]:
+    uses = []
+    for _ in range(count):
+        job = world.submit()
+        claimed = world.start()
+        began_at = world.clock.now()
+        world.clock.sleep(30)
+        now = world.clock.now()
+        span = Ran(began_at=began_at, ended_at=now)
+        ending = Ending(
+            verdict=Verdict.COMPLETED, started_at=began_at, ended_at=now, ran=span, by="alice"
+        )
+        cell, _ = give_verdict(world.repo, claimed.record, ending)
+        settle(world.repo, job, 1)
+        use = use_of(cell)
+        assert use is not None
+        uses.append(use)
+    return uses
+
+
+def test_it_is_made_anew_from_the_verdicts(world: World) -> None:
+    """Index and segments are gone; an epoch whose verdict is gone, but not its row, stays."""
+    uses = ended_jobs(world, 5)
+    gone = noted(world, 1)
+    compaction(world.repo).turns(60)
+    before = counted(world)
+    world.store.put(keys.LEDGER, b"spoilt")
+    report = Rebuild(world.repo, by="ada").run()
+    assert (report.jobs, report.uses, report.kept, report.found) == (5, 6, 1, 0)
+    assert report.unreadable == [keys.LEDGER]
+    assert counted(world) == before
+    for key in world.names(keys.LEDGER_SEGMENTS):
+        world.store.delete(key, None)
+    report = Rebuild(world.repo, by="ada").run()
+    assert (report.uses, report.kept, report.found) == (5, 0, 5)
+    assert counted(world) == uses
+    assert gone[0] not in counted(world)
+    assert len(world.names(keys.LEDGER_SEGMENTS)) == 1
+
+
+@pytest.mark.parametrize("at", range(30))
+def test_who_dies_while_it_is_made_anew_leaves_it_as_it_was(world: World, at: int) -> None:
+    uses = ended_jobs(world, 2)
+    compaction(world.repo).turns(60)
+    with suppress(Crash):
+        Rebuild(world.repo_over(mortal(world.store, at=at, applied=at % 2 == 0)), by="ada").run()
+    assert counted(world) == uses
+    (name,) = {use.name for use in uses[:1]}
+    note_use(world.repo, world.repo.find_end(*name))  # type: ignore[arg-type]
+    assert counted(world) == uses
+
+
+def test_what_is_compacted_while_it_is_made_anew_stays(world: World) -> None:
+    uses = ended_jobs(world, 2)
+    rebuilder = Actor(world.store, lambda store: Rebuild(world.repo_over(store), by="ada").run())
+    while rebuilder.pending_key != keys.LEDGER or rebuilder.pending is not Operation.CREATE:
+        assert rebuilder.step()
+    more = ended_jobs(world, 2)
+    compaction(world.repo).turns(60)
+    rebuilder.finish()
+    assert rebuilder.error is None
+    assert counted(world) == [*uses, *more]
+    assert set(places(world).values()) == {1}
+
+
+def test_many_orders_of_what_may_happen(world: World) -> None:
+    """Drawn: uses that come, come late or again, compactions that die anywhere, sweeps."""
+    dice = random.Random(5)
+    known: dict[tuple[str, int], Use] = {}
+    now_ms = milliseconds(world.repo.now())
+    for number in range(300):
+        world.clock.sleep(dice.uniform(1, 400))
+        action = dice.random()
+        if action < 0.5:
+            use = Use("abcdefghijklmnop", number + 1, "ada", None, ended_ms=0, wall_ms=5)
+            ended_ms = milliseconds(world.repo.now()) - dice.choice([0, 0, 0, 90_000, 9_000_000])
+            use = replace(use, ended_ms=max(now_ms, ended_ms))
+            known[use.name] = use
+            world.store.create(use_key(use), b"")
+        elif action < 0.6 and known:
+            with suppress(Exception):
+                world.store.create(use_key(dice.choice(list(known.values()))), b"")
+        elif action < 0.7:
+            with suppress(Conflict):
+                compaction(world.repo).sweep()
+        else:
+            store = mortal(world.store, at=dice.randrange(20), applied=dice.random() < 0.5)
+            with suppress(Crash):
+                compaction(world.repo_over(store)).turn()
+        assert {use.name: use for use in counted(world)} == known
+        assert len(counted(world)) == len(known)
+        assert set(places(world).values()) <= {1}
+    assert len(world.repo.read(LedgerIndex, keys.LEDGER).value.segments) > 5
