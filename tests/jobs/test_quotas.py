@@ -245,14 +245,15 @@ def test_a_shared_card_counts_as_one_and_a_job_without_cards_as_none(
 
 def test_a_job_takes_all_of_its_cards_or_none(world: World) -> None:
     """R64: also of other limits, which it found before the one that is full."""
-    world.submit("a", "b", spec=Spec(command="", gpus=2, group="big"))
-    start(world, CARDS)
+    settings = DeploymentSettings(quotas=Quotas(running_gpus=3, running_gpus_per_user=9))
+    world.submit("a", "b", spec=Spec(command="", gpus=2))
+    start(world, settings)
     before = held(world)
-    with pytest.raises(ScopeFull, match=r"less than 2 of the 3 places of gpus-group\.big are free"):
-        claim(world.repo, world.entries()[0], BOB, CARDS)
+    with pytest.raises(ScopeFull, match="less than 2 of the 3 places of gpus are free"):
+        claim(world.repo, world.entries()[0], BOB, settings)
     assert held(world) == before
     world.submit(spec=Spec(command="", gpus=1))
-    assert start(world, CARDS, number=1)
+    assert start(world, settings, number=1)
 
 
 def test_a_job_of_more_cards_than_there_may_be_never_fits(world: World) -> None:

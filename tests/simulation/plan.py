@@ -50,6 +50,9 @@ class Plan:
     """Of the deployment: how many jobs may run at a time, in all, of a user, of the group that some
     submissions state."""
 
+    running_gpus: int | None = None
+    """Of the deployment: how many cards may be held."""
+
     limited: float = 0.0
     """The share of submissions that state limits of time, or runs."""
 
@@ -107,6 +110,7 @@ class Plan:
             running_jobs=dice.choice((None, None, None, 1, 2)),
             running_jobs_per_user=dice.choice((None, None, None, 1)),
             group_limit=dice.choice((None, None, 1)),
+            running_gpus=dice.choice((None, max(len(host.cards) for host in hosts) or None)),
         )
         return plan.with_outages(kernel) if dice.random() < 0.2 else plan
 
@@ -116,7 +120,9 @@ class Plan:
         return DeploymentSettings(
             limits=Limits(runtime_seconds=self.runtime_limit_seconds),
             quotas=Quotas(
-                running_jobs=self.running_jobs, running_jobs_per_user=self.running_jobs_per_user
+                running_jobs=self.running_jobs,
+                running_jobs_per_user=self.running_jobs_per_user,
+                running_gpus=self.running_gpus,
             ),
             groups=GroupSettings(limits=None if limit is None else {GROUP: limit}),
         )

@@ -10,7 +10,7 @@ from stado.core import keys
 from stado.core.spec import After, Step
 from stado.core.states import AfterWhen, State
 from tests.simulation.commands import Script
-from tests.simulation.hardware import HostPlan
+from tests.simulation.hardware import CardPlan, HostPlan
 from tests.simulation.network import Ways
 from tests.simulation.plan import Plan
 from tests.simulation.stage import Stage
@@ -264,3 +264,22 @@ def _limit(stage: Stage) -> None:
     """Two hosts have room for a job each, and one job may run."""
     stage.submit("ann", "run", [Script(seconds=1.2)])
     stage.submit("bob", "other", [Script(seconds=1.2)])
+
+
+def _with_two_cards(number: int) -> HostPlan:
+    return HostPlan(
+        cards=tuple(CardPlan(f"GPU-{number}-{place}", "a100", 40 * 1024) for place in range(2))
+    )
+
+
+@scenario(
+    "limit-cards",
+    requests_min=50,
+    ends=(State.COMPLETED, State.COMPLETED),
+    starts=2,
+    plan=replace(PLAN, hosts=(_with_two_cards(1), _with_two_cards(2)), running_gpus=3),
+)
+def _limit_cards(stage: Stage) -> None:
+    """Two hosts have two cards each, which two jobs want; three may be held."""
+    stage.submit("ann", "run", [Script(seconds=1.2)], gpus=2)
+    stage.submit("bob", "other", [Script(seconds=1.2)], gpus=2)

@@ -50,7 +50,8 @@ class QuotasChecker(Checker):
             return
         held = [self._token(name) for name in claim.record.holder.slots]
         for scope in self._scopes(claim):
-            if not any(token is not None and self._is_in(token, scope, claim) for token in held):
+            own = [one for one in held if one is not None and self._is_in(one, scope, claim)]
+            if len({one.slot for one in own}) < scope.places:
                 self.fail(f"{command.job_id} started without a place of {scope.name}")
             self._count(scope)
 
@@ -69,13 +70,16 @@ class QuotasChecker(Checker):
         return same and token.confirmed and token.scope == scope.name and token.slot < scope.limit
 
     def _count(self, scope: Scope) -> None:
-        """Jobs whose commands live, and whose epoch nobody has ended."""
+        """Places of jobs whose commands live, and whose epoch nobody has ended."""
         living = {command.job_id for host in self.world.hosts for command in host.commands}
         claims = (self._living_claim(job_id) for job_id in living)
         running = [
             claim.record.id
             for claim in claims
-            if claim is not None and scope.name in [one.name for one in self._scopes(claim)]
+            if claim is not None
+            for one in self._scopes(claim)
+            if one.name == scope.name
+            for _ in range(one.places)
         ]
         if len(running) > scope.limit:
             self.fail(f"{running} run, and {scope.limit} may of {scope.name}")
