@@ -23,6 +23,7 @@ POLICIES = "policies/"
 NOTICES = "notify/pending/"
 UNDELIVERED = "notify/undelivered/"
 ROOMS = "room/"
+SCHEDULES = "schedules/"
 QUOTA = "quota/"
 COORDINATOR_LEASE = "control/coordinator.json"
 HOST_ORDERS = "control/hosts/"
@@ -113,6 +114,24 @@ def parse_slot(key: str) -> tuple[str, int] | None:
     """(scope's component, number) of a slot's key."""
     match = _SLOT.fullmatch(key.removeprefix(QUOTA)) if key.startswith(QUOTA) else None
     return (match[1], int(match[2])) if match else None
+
+
+def runs_of_schedule(schedule_id: str) -> str:
+    """The beginning of the names of the runs that it has submitted, which sort by time."""
+    return f"{RUNS}{schedule_id}@"
+
+
+def run_of_key(key: str) -> str:
+    """The run id in the key of a run, where it stands there as it is."""
+    return key.removeprefix(RUNS).removesuffix(".json")
+
+
+def schedule(schedule_id: str) -> str:
+    return f"{SCHEDULES}{schedule_id}.json"
+
+
+def schedule_of_key(key: str) -> str:
+    return key.removeprefix(SCHEDULES).removesuffix(".json")
 
 
 def by_user(user: str, base: str) -> str:

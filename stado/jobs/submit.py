@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from stado.core import ids, keys
 from stado.core.pipelines import check_not_of_step
 from stado.core.records import Record, RunRecord
+from stado.core.schedules import check_not_of_schedule
 from stado.core.spec import Request, check_run_id, differing_fields
 from stado.errors import Refused, StoreError, Unreadable
 from stado.jobs import snapshots
@@ -67,11 +68,19 @@ def submit(
     each job its index entry and its queue record, then marks the run record complete. A crash
     between leaves a run record that is not complete: submitting again, or the coordinator,
     finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to another request,
-    (`run_id_reserved`) when it means something else, or is one of a pipeline's step,
-    (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the snapshot is not in the
-    store."""
+    (`run_id_reserved`) when it means something else, or is one of a pipeline's step or of a
+    schedule, (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the snapshot is
+    not in the store."""
     check_run_id(run_id)
     check_not_of_step(run_id)
+    check_not_of_schedule(run_id)
+    return submit_as(repo, run_id=run_id, request=request, submitter=submitter, rerun_of=rerun_of)
+
+
+def submit_as(
+    repo: Repository, *, run_id: str, request: Request, submitter: str, rerun_of: str | None = None
+) -> Submission:
+    """The same under a run id that nobody types."""
     _refer_to_snapshot(repo, run_id, request)
     stored, created = run_record_of(repo, run_id, request, submitter, rerun_of)
     run = stored.value

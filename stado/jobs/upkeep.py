@@ -1,6 +1,6 @@
-"""What has to be done for the queue by somebody: giving lost jobs back, mending the index,
-finishing submissions whose submitter died, forgetting agents that are gone. Coordinators do it;
-agents do when there is none.
+"""What has to be done for the queue by somebody: giving lost jobs back, submitting what schedules
+have due, mending the index, finishing submissions whose submitter died, forgetting agents that are
+gone. Coordinators do it; agents do when there is none.
 
 Each pass is bounded and stands alone: one that fails does not keep the others from their turn.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from stado.errors import StadoError
 from stado.jobs.departures import AgentReport, forget_departed
+from stado.jobs.firing import Firing
 from stado.jobs.leadership import CoordinatorWatch
 from stado.jobs.queue_index import Repair
 from stado.jobs.quotas import SlotSweep
@@ -48,6 +49,7 @@ class Passes:
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
         self._walk = RestWalk(repo, once=once)
         self._slots = SlotSweep(repo)
+        self._firing = Firing(repo, by=by, turn_seconds=turn_seconds)
         self._ticks = 0
         self._deferred: dict[str, str] = {}
         self._idle_agents: list[AgentReport] = []
@@ -62,6 +64,7 @@ class Passes:
         """Runs each pass once; its name to whether it succeeded."""
         passes: dict[str, Callable[[], None]] = {
             "reap": self._reap,
+            "fire": self._firing.turn,
             "repair": self._mend,
             "sweep": self._finish_submissions,
             "forget": self._forget_departed,

@@ -113,6 +113,7 @@ FOREIGN_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "requests": (*_GCS, _SECRETS_GCP),
     "urllib3": (*_GCS, "stado.storage.s3_errors"),
     "tenacity": ("stado.storage",),
+    "cronsim": ("stado.core.cron",),
     "psutil": ("stado.system",),
     "pynvml": ("stado.system.nvml_probe",),
     "pathspec": ("stado.system",),

@@ -12,7 +12,18 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pytest
 from msgspec.structs import fields
 
-from stado.core import hints, keys, ledger, records, retries, settings, sidecar, spec, states
+from stado.core import (
+    hints,
+    keys,
+    ledger,
+    records,
+    retries,
+    schedules,
+    settings,
+    sidecar,
+    spec,
+    states,
+)
 from stado.core.documents import Document, Instant, Part
 from stado.core.states import State
 from tests.architecture.source import REPOSITORY
@@ -57,6 +68,7 @@ _SAMPLES = {
     "scope": "user.ada",
     "slot:6": "000003",
     "held": "user.ada~000003",
+    "schedule": "nightly",
 }
 """What stands for each placeholder of a key."""
 
@@ -87,9 +99,10 @@ _ARGUMENTS: Mapping[str, Any] = {
     "place": _SAMPLES["place"],
     "digest": _SAMPLES["digest"],
     "use_name": _SAMPLES["use"],
+    "schedule_id": _SAMPLES["schedule"],
 }
 
-_NO_KEYS = {"component", "epoch_of_save", "job_of_record"}
+_NO_KEYS = {"component", "epoch_of_save", "job_of_record", "run_of_key", "schedule_of_key"}
 """Functions of `stado.core.keys` that give a text which is no key; parsers are left out too."""
 
 
@@ -119,7 +132,7 @@ def unquoted(cell: str) -> str:
 def models() -> dict[str, type[Part]]:
     found = {
         name: model
-        for module in (hints, ledger, records, retries, settings, sidecar, spec)
+        for module in (hints, ledger, records, retries, schedules, settings, sidecar, spec)
         for name, model in getmembers(module, isclass)
         if issubclass(model, Part) and model.__module__ == module.__name__
     }
@@ -129,7 +142,7 @@ def models() -> dict[str, type[Part]]:
 def words() -> dict[str, type[StrEnum]]:
     return {
         name: word
-        for module in (records, states)
+        for module in (records, schedules, states)
         for name, word in getmembers(module, isclass)
         if issubclass(word, StrEnum) and word.__module__ == module.__name__
     }
