@@ -54,7 +54,7 @@ class Coordinator:
             pace = self._repo.deployment.tick_seconds
             pause = self._repo.entropy.uniform(0.8 * pace, pace)
             if self._leading:
-                pause = min(pause, self._passes.next_reap_seconds)
+                pause = min(pause, self._passes.next_seconds)
             self._wait(stop, pause)
         self._leave()
 

@@ -166,6 +166,22 @@ _PIPELINE = LazyGroup(
     lazy={"show": LazyCommand("stado.cli.pipeline", "show", "Tell what has become of it.")},
 )
 
+_SCHEDULE = LazyGroup(
+    name="schedule",
+    help="Submit jobs again and again, by the clock.",
+    lazy={
+        "create": LazyCommand("stado.cli.schedule", "create", "Submit a command by the clock."),
+        "list": LazyCommand("stado.cli.schedule", "list_schedules", "List the schedules."),
+        "show": LazyCommand("stado.cli.schedule", "show", "Tell all about a schedule."),
+        "next": LazyCommand("stado.cli.schedule", "coming", "Show when it is due next."),
+        "history": LazyCommand("stado.cli.schedule", "history", "List what it has submitted."),
+        "run": LazyCommand("stado.cli.schedule", "run", "Submit once now."),
+        "pause": LazyCommand("stado.cli.schedule", "pause", "Submit nothing for a while."),
+        "resume": LazyCommand("stado.cli.schedule", "resume", "Let it go on, from now."),
+        "rm": LazyCommand("stado.cli.schedule", "remove", "Remove it; its jobs stay."),
+    },
+)
+
 _QUEUE = LazyGroup(
     name="queue",
     help="Pause the queue, drain it, and let it go on.",
@@ -316,6 +332,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "artifact": _ARTIFACT,
     "policy": _POLICY,
     "pipeline": _PIPELINE,
+    "schedule": _SCHEDULE,
     "cancel": LazyCommand("stado.cli.cancel", "cancel", "Cancel a job or a batch."),
     "stop": LazyCommand("stado.cli.cancel", "cancel", "The same as `stado cancel`."),
     "queue": _QUEUE,

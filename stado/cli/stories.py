@@ -37,6 +37,7 @@ from stado.core.ids import milliseconds
 from stado.core.moves import why_not_retried
 from stado.core.pipelines import pipeline_id
 from stado.core.records import Usage
+from stado.core.schedules import parse_fire_run_id
 from stado.core.sidecar import NAME as SIDECAR
 from stado.core.states import JobType, Opening, State
 from stado.core.usage import used_in, used_so_far
@@ -274,6 +275,7 @@ def _spec_lines(record: Record) -> Iterator[str]:
         "workload": spec.workload_kind,
         "after": ", ".join(f"{one.job_id} ({one.when.value})" for one in spec.after) or None,
         "then": _then_text(record),
+        "schedule": _schedule_text(record),
         "run": record.run_id,
         "batch": record.batch_id,
         "rerun of": record.rerun_of,
@@ -283,6 +285,15 @@ def _spec_lines(record: Record) -> Iterator[str]:
             yield _line(label, str(value))
     for number, pinned in enumerate(spec.inputs):
         yield _line("" if number else "inputs", input_text(pinned))
+
+
+def _schedule_text(record: Record) -> str | None:
+    """Which one has submitted it, and for when."""
+    parsed = parse_fire_run_id(record.run_id)
+    if parsed is None:
+        return None
+    name, at, was_due = parsed
+    return f"{name}, {'due' if was_due else 'asked for'} {moment_text(at)}"
 
 
 def _then_text(record: Record) -> str | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.job_options import job_options, request_of, shared_of, submitter_named, unpinned_of
+from stado.cli.job_options import job_options, submitter_named, unpinned_of
 from stado.cli.options import plain_text
-from stado.cli.profile_option import command_of_profile
+from stado.cli.which_jobs import request_asked, which_jobs
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
     from stado.jobs.submit import Submission
-
-STANDARD_INPUT = "-"
 
 _TOLD_SECONDS_MIN = 1.0
 """What takes longer is told."""
@@ -39,17 +35,7 @@ _TOLD_SECONDS_MIN = 1.0
     metavar="NAME",
     help="Your stable name for this run: submitting it again answers the same jobs.",
 )
-@click.option(
-    "--batch",
-    metavar="FILE",
-    help="Submit each line of FILE as a job ('-': standard input); COMMAND is then ignored.",
-)
-@click.option(
-    "--array",
-    metavar="NUMBERS",
-    help="Submit COMMAND as a job a number (0-99, 0-99:10, 1,3,7): {index} in it, and "
-    "$STADO_ARRAY_INDEX, is the number. 0-99%5: five run at a time.",
-)
+@which_jobs
 @job_options
 @click.option("--wait", is_flag=True, help="Wait until all has ended, steps too; exit as it did.")
 @json_option
@@ -79,9 +65,9 @@ def submit(
     """
     from stado.pinning import pin
 
-    if array is not None and batch is not None:
-        raise click.UsageError("--array and --batch both say which jobs there are: give one.")
-    request = _request(words, batch, asked) if array is None else _array(words, array, asked)
+    request = request_asked(
+        words, batch=batch, array=array, asked=asked, example="stado submit --run-id NAME"
+    )
     unpinned = unpinned_of(asked)
     user = user_name()
     with opened_repository(target) as repo:
@@ -105,65 +91,6 @@ def _follow(repo: Repository, submission: Submission, request: Request, *, as_js
     if as_json:
         _print_json(submission, request, ended)
     return tell_end(repo, submission, request, ended)
-
-
-def _request(words: tuple[str, ...], batch: str | None, asked: dict[str, Any]) -> Request:
-    """Everything that needs no store is checked here, before anything is written."""
-    from stado.cli import render
-    from stado.core.spec import parse_batch
-
-    if batch is None:
-        return request_of([_command(words)], asked, batch=False)
-    if words:
-        render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
-    name = "standard input" if batch == STANDARD_INPUT else batch
-    return request_of(parse_batch(_read_batch(batch), name), asked, batch=True)
-
-
-def _array(words: tuple[str, ...], array: str, asked: dict[str, Any]) -> Request:
-    from stado.core.arrays import make_array, parse_array
-
-    return make_array(_command(words), parse_array(array), shared_of(asked))
-
-
-def _command(words: tuple[str, ...]) -> str:
-    """What is typed, or else what the profile runs."""
-    from stado.errors import Refused
-
-    of_profile = command_of_profile()
-    if not words and of_profile is not None:
-        return of_profile
-    if not words:
-        raise Refused("command_missing", "no command: stado submit --run-id NAME 'python train.py'")
-    if len(words) > 1:
-        raise Refused(
-            "command_not_quoted",
-            f"the command must be one argument and {words[1]!r} is another: "
-            f"quote all of it, such as '{' '.join(words)}'",
-        )
-    return words[0]
-
-
-def _read_batch(path: str) -> bytes:
-    """Not more than twice what is ever taken: comments have room, a device has an end."""
-    from stado.core.spec import REQUEST_BYTES_MAX
-    from stado.errors import Refused
-
-    limit = 2 * REQUEST_BYTES_MAX
-    try:
-        with nullcontext(_standard_input()) if path == STANDARD_INPUT else open(path, "rb") as file:
-            data: bytes = file.read(limit + 1)
-    except OSError as error:
-        raise Refused(
-            "batch_unreadable", f"batch {path!r} cannot be read: {error.strerror}"
-        ) from None
-    if len(data) > limit:
-        raise Refused("batch_too_large", f"batch {path!r} has more than {limit} bytes: split it")
-    return data
-
-
-def _standard_input() -> Any:
-    return sys.stdin.buffer
 
 
 def _submit(repo: Repository, run_id: str, request: Request, user: str) -> Submission:

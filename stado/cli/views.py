@@ -73,6 +73,7 @@ def job_fields(record: Record) -> dict[str, Any]:
     """A job in JSON. Values of its environment may be private: the names are shown."""
     from stado.core.phases import job_ref
     from stado.core.pipelines import pipeline_id
+    from stado.core.schedules import schedule_of_run
 
     spec, holder, ending = record.spec, record.holder, telling_ending(record)
     return {
@@ -87,6 +88,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "runs": ending.runs if ending else None,
         "batch_id": record.batch_id,
         "run_id": record.run_id,
+        "schedule": schedule_of_run(record.run_id),
         "rerun_of": record.rerun_of,
         "command": spec.command,
         "pre_command": spec.pre_command,

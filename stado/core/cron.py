@@ -29,6 +29,7 @@ ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 CRON_CHARACTERS_MAX = 200
+_SHOWN_MAX = 60
 
 _FORM = (
     "write minute, hour, day of the month, month, day of the week, such as '30 2 * * MON-FRI', "
@@ -93,7 +94,8 @@ def check_cron(text: str) -> str:
     text = " ".join(text.split())
     flaw = cron_flaw(text)
     if flaw is not None:
-        raise Refused("cron_invalid", f"cron expression {text!r} cannot be used: {flaw}; {_FORM}")
+        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        raise Refused("cron_invalid", f"cron expression {shown!r} cannot be used: {flaw}; {_FORM}")
     return text
 
 

@@ -216,6 +216,12 @@ def parse_fire_run_id(run_id: str) -> tuple[str, datetime, bool] | None:
     return match[1], at, match[3] is None
 
 
+def schedule_of_run(run_id: str) -> str | None:
+    """The name of the schedule that has submitted a run; None: none has."""
+    parsed = parse_fire_run_id(run_id)
+    return None if parsed is None else parsed[0]
+
+
 def check_not_of_schedule(run_id: str) -> None:
     """Raises `Refused` (`run_id_reserved`)."""
     if _RUN_ID.fullmatch(run_id):
@@ -253,10 +259,7 @@ def first_due(schedule: Schedule, zone: tzinfo, now: datetime) -> datetime | Non
 def coming(schedule: Schedule, zone: tzinfo, now: datetime, *, count: int) -> list[datetime]:
     """The next due times: of one that is not paused from the first on about which nothing was
     decided yet."""
-    if schedule.paused is None and schedule.next_at is not None:
-        due: datetime | None = schedule.next_at
-    else:
-        due = first_due(schedule, zone, now)
+    due = schedule.next_at if schedule.paused is None else first_due(schedule, zone, now)
     found: list[datetime] = []
     while due is not None and len(found) < count:
         found.append(due)

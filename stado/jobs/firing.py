@@ -159,6 +159,14 @@ class Firing:
         self._next = ""
         """The schedule that the last turn did not come to."""
 
+    @property
+    def next_seconds(self) -> float:
+        """Until something that is known of is due; infinite where nothing is."""
+        now = self._repo.now()
+        looks = (known.look_at for known in self._known.values())
+        coming = [at for at in looks if at is not None and at > now]
+        return (min(coming) - now).total_seconds() if coming else math.inf
+
     def turn(self) -> None:
         """A listing, a read of each schedule that has changed or has something to do, and what that
         takes. One that fails costs no other its turn; raises when several do."""
@@ -307,9 +315,10 @@ class Firing:
         if schedule.waiting_at is None:
             return None
         look = self._look(schedule)
+        if look.prior is not None and schedule.overlap is OverlapPolicy.REPLACE:
+            self._cancel(schedule, look, schedule.waiting_at)
+            look = self._look(schedule)  # what was queued has ended by that
         if look.prior is not None:
-            if schedule.overlap is OverlapPolicy.REPLACE:
-                self._cancel(schedule, look, schedule.waiting_at)
             return None
         fired = self._fire(schedule, schedule.waiting_at, now, look.fires)
         return self._replaced(stored, fired)
@@ -339,7 +348,8 @@ class Firing:
     def _cancel(self, schedule: Schedule, look: _Look, due_at: datetime) -> None:
         """Each job that is live, and what would follow it. What cannot be reached now is tried
         again at the next turn."""
-        note = f"replaced by what schedule {schedule.name} submits for {due_at.isoformat()}"
+        at = schedules.instant_words(due_at)
+        note = f"replaced by what schedule {schedule.name} submits for {at}"
 
         def stop(job_ids: list[str]) -> None:
             for job_id in job_ids:

@@ -30,6 +30,9 @@ _TICKS_PER_WALK = 20
 _TICKS_PER_SLOT_SWEEP = 8
 """About a lease: no place is free for the sweep before."""
 
+_SOONEST_SECONDS = 1.0
+"""Between two ticks for the sake of schedules."""
+
 _AGENT_TURN_SECONDS = 1.0
 """Of a pass that mends, in an agent: it hands over no job meanwhile, and hears no supervisor."""
 
@@ -56,9 +59,10 @@ class Passes:
         self._next_reap_at = math.inf
 
     @property
-    def next_reap_seconds(self) -> float:
-        """Until somebody's lease may be over: a tick then finds it out at once."""
-        return max(0.0, self._next_reap_at - self._repo.clock.monotonic())
+    def next_seconds(self) -> float:
+        """Until somebody's lease may be over, or a schedule is due: then a tick finds it."""
+        until_reap = max(0.0, self._next_reap_at - self._repo.clock.monotonic())
+        return min(until_reap, max(_SOONEST_SECONDS, self._firing.next_seconds))
 
     def tick(self) -> dict[str, bool]:
         """Runs each pass once; its name to whether it succeeded."""
@@ -143,4 +147,4 @@ class Upkeep:
         self._due_at = now + self._repo.deployment.tick_seconds
         if self._watch.silent():
             self._passes.tick()
-            self._due_at = min(self._due_at, now + self._passes.next_reap_seconds)
+            self._due_at = min(self._due_at, now + self._passes.next_seconds)

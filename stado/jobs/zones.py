@@ -31,7 +31,7 @@ def zone_named(name: str) -> ZoneInfo:
     if zone is None:
         raise Refused(
             "zone_unknown",
-            f"there is no time zone {name!r}{_meant(name)}: IANA names are taken, such as "
+            f"there is no time zone {name!r}{_meant(name)} IANA names are taken, such as "
             "Europe/Berlin or UTC",
         )
     return zone
@@ -41,4 +41,4 @@ def _meant(name: str) -> str:
     known = available_timezones()
     by_lower = {one.lower(): one for one in known if not _NO_ZONES.fullmatch(one)}
     close = get_close_matches(name.lower(), by_lower, n=3)
-    return f"; did you mean {' or '.join(by_lower[one] for one in close)}?" if close else ""
+    return f"; did you mean {' or '.join(by_lower[one] for one in close)}?" if close else "."

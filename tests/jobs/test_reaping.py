@@ -83,7 +83,7 @@ def test_a_silent_job_is_queued_again_within_its_lease_and_a_tick(
     world.clock.sleep(TICK - first_look)
     passes.tick()
     while world.states(job) == {State.RUNNING}:
-        world.clock.sleep(min(TICK, passes.next_reap_seconds))
+        world.clock.sleep(min(TICK, passes.next_seconds))
         passes.tick()
     assert LEASE <= world.clock.monotonic() - silent_since <= LEASE + TICK + 0.1
 

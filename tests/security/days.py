@@ -23,6 +23,7 @@ def of_everybody(made: Deployment) -> None:
     _submit(made)
     _cancel(made)
     _pause_retry_delete(made)
+    _schedule(made)
     _look(made, "submitter")
     _look(made, "reader")
 
@@ -97,6 +98,17 @@ def _pause_retry_delete(made: Deployment) -> None:
     made.stado("submitter", "job", "delete", waiting)
 
 
+def _schedule(made: Deployment) -> None:
+    """One that is made, looked at and removed; what it submits is asked for."""
+    when = ("--name", "nightly", "--cron", "@daily")
+    made.stado("submitter", "schedule", "create", *when, "--tz", "Europe/Berlin", "true")
+    made.wait_at_rest(made.stado("submitter", "schedule", "run", "nightly"))
+    for change in ("pause", "resume"):
+        made.stado("submitter", "schedule", change, "nightly")
+    made.stado("submitter", "schedule", "create", "--name", "gone", "--cron", "@daily", "true")
+    made.stado("submitter", "schedule", "rm", "gone")
+
+
 def _look(made: Deployment, role: str) -> None:
     out = made.folder / f"out-{role}"
     for command in (
@@ -107,6 +119,10 @@ def _look(made: Deployment, role: str) -> None:
         ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),
+        ("schedule", "list"),
+        ("schedule", "show", "nightly"),
+        ("schedule", "next", "nightly"),
+        ("schedule", "history", "nightly"),
         ("artifact", "list"),
         ("artifact", "show", "kept"),
         ("artifact", "verify", "kept@1"),

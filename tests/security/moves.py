@@ -11,17 +11,21 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
 
 from stado.core import keys
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase, Ran
+from stado.core.schedules import OverlapPolicy, Schedule
 from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
 from stado.core.usage import Use, use_key
-from stado.errors import Denied, NotFound, SendFailed
-from stado.jobs import saving, snapshots
+from stado.errors import Denied, NotFound, Refused, SendFailed
+from stado.jobs import saving, schedules, snapshots
 from stado.jobs.asking import ask, ask_to_yield
 from stado.jobs.assignments import Assigner, read_assignments
 from stado.jobs.capacity import write_capacity
@@ -110,6 +114,7 @@ def requests_of_submitters() -> set[Request]:
     _see_who_has_the_places(requests)
     _read_hints(requests)
     _read_the_ledger(requests)
+    _keep_a_schedule(requests)
     return requests
 
 
@@ -130,6 +135,7 @@ def requests_of_readers() -> set[Request]:
     _see_who_has_the_places(requests)
     _read_hints(requests)
     _read_the_ledger(requests)
+    _look_at_schedules(requests)
     return requests
 
 
@@ -148,6 +154,7 @@ def requests_of_coordinators() -> set[Request]:
     _assign(requests)
     _give_a_place_back(requests)
     _compact(requests)
+    _fire(_passes_of, requests)
     return requests
 
 
@@ -220,6 +227,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
         life(RecordedScene(folder / str(number), requests))
     _take_a_place(requests)
     _make_room(requests)
+    _fire(lambda repo: _upkeep_of(repo).turn_when_due, requests)
     return requests
 
 
@@ -688,6 +696,77 @@ def _heed_assignments(requests: set[Request]) -> None:
     world = World()
     repo = world.repo_over(RecordingStore(world.store, requests))
     Guidance(repo, consumer=ALICE.consumer, incarnation=ALICE.incarnation).refresh_when_due()
+
+
+def _schedule(world: World, name: str, **stated: Any) -> Schedule:
+    """One that is due each minute."""
+    request = make_request(["true"], Spec(command="", **stated), batch=False)
+    now = world.clock.now()
+    return Schedule(
+        name=name,
+        nonce="0",
+        cron="* * * * *",
+        overlap=OverlapPolicy.REPLACE,
+        request=request,
+        created_at=now,
+        created_by="ada",
+        changed_at=now,
+        changed_by="ada",
+    )
+
+
+def _keep_a_schedule(requests: set[Request]) -> None:
+    """From its making to its end, with what its jobs take along; and one that a coordinator died
+    over."""
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "archive"
+        archive.write_bytes(b"x")
+        _bring(world.repo, archive)
+    schedules.create(repo, _schedule(world, "nightly", snapshot=_SNAPSHOT))
+    schedules.pause(repo, "nightly", by="ada")
+    schedules.resume(repo, "nightly", by="ada")
+    schedules.run_now(repo, "nightly", by="ada")
+    world.end(world.start())
+    _see_schedules(repo)
+    schedules.remove(repo, "nightly")
+    schedules.create(repo, _schedule(world, "nightly"))
+    with pytest.raises(Refused):
+        schedules.create(repo, _schedule(world, "nightly", snapshot=_SNAPSHOT))
+
+
+def _look_at_schedules(requests: set[Request]) -> None:
+    world = World()
+    schedules.create(world.repo, _schedule(world, "nightly"))
+    schedules.run_now(world.repo, "nightly", by="ada")
+    _see_schedules(world.repo_over(RecordingStore(world.store, requests)))
+
+
+def _see_schedules(repo: Repository) -> None:
+    schedules.list_schedules(repo, limit=10)
+    schedule = schedules.find_schedule(repo, schedules.schedule_named(repo, "night"))
+    schedules.history(repo, schedule, limit=10)
+
+
+def _fire(tick_of: Callable[[Repository], Tick], requests: set[Request]) -> None:
+    """What is due takes the place of what waits, and of what runs."""
+    world = World()
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "archive"
+        archive.write_bytes(b"x")
+        _bring(world.repo, archive)
+    schedules.create(world.repo, _schedule(world, "nightly", snapshot=_SNAPSHOT))
+    schedules.create(world.repo, _schedule(world, "busy"))
+    tick = tick_of(world.repo_over(RecordingStore(world.store, requests)))
+    for _ in range(_TICKS):
+        tick()
+        world.clock.sleep(TICK)
+        claimed = world.claim()
+        if claimed is not None and claimed.record.run_id.startswith("nightly"):
+            world.end(claimed)
+    assert len(world.names(keys.runs_of_schedule("nightly"))) > 2
+    assert len(world.names(keys.runs_of_schedule("busy"))) == 1
 
 
 def _upkeep(world: World, repo: Repository, job: str) -> None:

@@ -36,6 +36,7 @@ KEYS = (
     keys.artifact_use(JOB, "digits", 1),
     keys.policy(JOB),
     keys.capacity("one"),
+    keys.schedule("nightly"),
     keys.COORDINATOR_LEASE,
     keys.PROOF,
 )
