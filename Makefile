@@ -19,7 +19,7 @@ DEMO := $(BIN)/python examples/digits-sweep/demo.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check format demo bench sim soak faults chaos golden lock clean
+.PHONY: help venv test check format demo bench sim soak faults chaos docs golden lock clean
 
 help:  ## Show this list
 	@echo 'Targets (each sets up .venv when it has to):'
@@ -66,6 +66,10 @@ faults: $(STAMP)  ## Simulate small scenarios with every fault at every request 
 chaos: $(STAMP)  ## Hurt real processes for three minutes and check what is left (ARGS='--store file --seed 7')
 	$(BIN)/python -m tests.chaos $(ARGS)
 
+docs: $(STAMP)  ## Build the documentation as a site, in site/
+	$(BIN)/sphinx-build -q -W --keep-going -c docs . site
+	@echo 'open site/docs/index.html'
+
 golden: $(STAMP)  ## Write anew what commands answer to programs (tests/cli/golden)
 	REWRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/cli/test_golden.py
 
@@ -80,5 +84,5 @@ lock:  ## Pin the newest versions that fit, from a clean environment, into requi
 	rm -rf .venv-lock
 
 clean:  ## Remove what the targets made
-	rm -rf $(VENV) .venv-lock requirements-dev.lock.new .demo .bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lock requirements-dev.lock.new .demo .bench site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
