@@ -34,6 +34,7 @@ from stado.errors import Unreadable
 from stado.jobs.derived import Derived, find_derived
 from stado.jobs.estimates import Measuring
 from stado.jobs.health import AgentSight, AgentState, Fleet
+from stado.jobs.limit_sight import LimitSight
 from stado.jobs.queue_index import read_page
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import Entry
@@ -158,13 +159,16 @@ class Assigner:
         """Plans all that can be started now, and writes what came of it if that is news.
 
         Requests: a listing of the queue (a page each 1,000, 20 at most). Where the run time of some
-        job is known: the agents and what runs are listed, and what is new of both is read."""
+        job is known: the settings are read, the agents and what runs are listed, and what is new of
+        both is read."""
         self._measuring.turn_when_due()
         times, now_ms = self._measuring.times, self._repo.now_ms()
         entries = self._startable(now_ms)
         sights: list[AgentSight] = []
         hosts: list[PlanHost] = []
         if any(times.may_know(entry.needs) for entry in entries):
+            held_up = LimitSight(self._repo).held_up(self._repo.now())
+            entries = [entry for entry in entries if not held_up(entry.needs)]
             sights = [one for one in self._fleet.look() if one.state is AgentState.WORKING]
             held = held_by(self._running.look())
             hosts = [plan_host(one, held[one.capacity.consumer], times) for one in sights]

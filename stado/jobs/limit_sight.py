@@ -83,6 +83,10 @@ class LimitSight:
                 return _wait(use, [])
         return self._window_wait(spec, user)
 
+    def too_many_cards(self, needs: Needs) -> Wait | None:
+        """Of a job that asks for more cards than a limit has that is known without its record."""
+        return _TOO_MANY if asks_for_too_much(needs, self.settings) else None
+
     def held_up(self, now: datetime) -> Callable[[Needs], bool]:
         """Whether the name of an entry shows that its job may not start at this moment: by windows
         of all jobs or of its group, or because it asks for more cards than it may have."""
@@ -191,6 +195,14 @@ def _cards_wait(use: Use, holders: list[str]) -> Wait:
     by = f": {listed(holders)}" if holders else ""
     text = f"it asks for {asked}, and {most}, of which {use.taken:,} are held"
     return Wait(WAITING_QUOTA, f"{text}{by}", None, f"when enough of them are free: {text}")
+
+
+_TOO_MANY = Wait(
+    WAITING_QUOTA,
+    "it asks for more cards than such jobs may hold",
+    "submit it with fewer, or allow more: `stado settings list` has quotas.running_gpus, "
+    "quotas.running_gpus_per_user and groups.gpus",
+)
 
 
 def _cards(count: int) -> str:

@@ -171,7 +171,7 @@ def explain(repo: Repository, record: Record) -> Explanation:
 
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:
     """Of the head of the queue (a thousand jobs), those that no worker which is there will start
-    as things are: why, to their ids. Two listings and a read an agent."""
+    as things are: why, to their ids. Two listings, a read of the settings and one an agent."""
     fleet = Fleet(repo)
     seen, now_ms = fleet.look(), milliseconds(repo.now())
     unread = len(fleet.unreadable)
@@ -179,14 +179,15 @@ def hopeless(repo: Repository) -> dict[Wait, list[str]]:
     if not any(sight.alive for sight in seen):
         return found
     waits: dict[Needs, Wait] = {}
+    limits = LimitSight(repo)
     for entry in read_page(repo).entries:
         if entry.doomed:  # it is ended by whoever meets it, and no worker is missing
             continue
         if entry.needs not in waits:
-            demand = Demand(entry.needs)
-            waits[entry.needs] = why_not_let_in(demand, seen, now_ms, unread=unread)
+            let_in = why_not_let_in(Demand(entry.needs), seen, now_ms, unread=unread)
+            waits[entry.needs] = limits.too_many_cards(entry.needs) or let_in
         wait = waits[entry.needs]
-        if wait.code in ("deadline_passed", *HOPELESS):
+        if wait.until is None or wait.code in HOPELESS:
             found.setdefault(wait, []).append(entry.job_id)
     return found
 

@@ -19,6 +19,7 @@ from stado.jobs.changes import pause_queue
 from stado.jobs.claim import Place
 from stado.jobs.derived import Derived
 from stado.jobs.estimates import Measuring, read_estimates
+from stado.jobs.settings import change_setting
 from stado.storage.observe import CountingStore
 from tests.jobs.world import ALICE, TICK, World
 
@@ -76,6 +77,20 @@ def test_a_job_of_known_run_time_is_assigned_and_the_others_are_left_to_all(worl
     (skipped,) = document(world).skipped
     assert (skipped.code, skipped.count) == ("no_run_time", 2)
     assert skipped.text == no_run_time_text("any host that could run it")
+
+
+def test_what_the_deployment_does_not_let_start_now_is_not_assigned(world: World) -> None:
+    """R64: it would only keep others from a host."""
+    broadcast(world)
+    known = world.submit(spec=KNOWN)
+    held_up = world.submit(spec=KNOWN.evolve(group="big"))
+    change_setting(world.repo, "windows.rules", ["group.big:daily@08:00-09:00@UTC"], by="operator")
+    Assigner(world.repo, by="one").turn()
+    assert assigned(world) == {known: "alice"}
+    world.clock.sleep(8 * 3600)
+    broadcast(world, counter=2)
+    Assigner(world.repo, by="one").turn()
+    assert assigned(world) == {known: "alice", held_up: "alice"}
 
 
 def test_an_assignment_is_cleared_once_nothing_speaks_for_it(world: World) -> None:

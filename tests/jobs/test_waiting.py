@@ -18,6 +18,7 @@ from stado.jobs.changes import pause, pause_queue
 from stado.jobs.fitting import GateName, Wait, causes_text
 from stado.jobs.health import AgentState, Fleet, agents
 from stado.jobs.limit_sight import LimitSight
+from stado.jobs.settings import change_setting
 from stado.jobs.waiting import Ahead, Explanation, explain, hopeless, waits_of, why_queued
 from stado.storage.observe import CountingStore
 from tests.jobs.world import TICK, World
@@ -157,6 +158,31 @@ def test_a_job_behind_others_is_not_promised_the_next_moment(world: World) -> No
 
 
 # Workers that do not count
+
+
+def test_a_job_of_more_cards_than_there_may_be_is_found_with_what_would_help(
+    world: World,
+) -> None:
+    """R64, R208"""
+    _agent(world)
+    change_setting(world.repo, "quotas.running_gpus", 2, by="operator")
+    job = world.submit(spec=Spec(command="", gpus=3))
+    (found,) = hopeless(world.repo).items()
+    assert found[1] == [job]
+    assert found[0].text == "it asks for more cards than such jobs may hold"
+    assert "quotas.running_gpus" in (found[0].remedy or "")
+
+
+def test_jobs_that_a_window_holds_up_are_not_ahead_in_the_queue(world: World) -> None:
+    """R64: as far as their entries show it."""
+    _agent(world)
+    change_setting(world.repo, "windows.rules", ["group.big:mon@00:00-01:00@UTC"], by="operator")
+    world.submit(spec=Spec(command="", group="big"))
+    change_setting(world.repo, "quotas.running_gpus", 2, by="operator")
+    world.submit(spec=Spec(command="", gpus=3))
+    job = world.submit()
+    wait = explain(world.repo, world.record(State.QUEUED, job)).wait
+    assert wait.text.endswith("it should start in a moment")
 
 
 def test_a_hindered_worker_is_not_able(world: World) -> None:
