@@ -381,12 +381,15 @@ def _jobs_text(schedule: Schedule, base: str) -> str:
 def remove(*, name: str, as_json: bool, target: Target) -> None:
     """Remove a schedule, and leave its jobs alone. SCHEDULE is its whole name."""
     from stado.cli import render
+    from stado.core.schedules import check_name
     from stado.errors import NotFound, Refused
     from stado.jobs import schedules
 
+    user = user_name()
+    check_name(name)
     with opened_repository(target) as repo:
         try:
-            schedules.remove(repo, name)
+            schedules.remove(repo, name, by=user)
         except NotFound:
             raise Refused(
                 "schedule_unknown",

@@ -33,6 +33,9 @@ REQUEST_BYTES_MAX = 1024 * 1024
 FIRES_MAX = 20
 """Submissions that a schedule remembers, for their jobs may be live; of more the oldest go."""
 
+REMOVED_KEPT = timedelta(days=1)
+"""For so long after its removal the document of a schedule stays."""
+
 COUNTED_MAX = 1000
 """Due times that were missed are counted up to here."""
 
@@ -104,7 +107,7 @@ class DroppedFire(Part, frozen=True, kw_only=True):
     at: Instant
 
 
-class SchedulePause(Part, frozen=True, kw_only=True):
+class ScheduleStop(Part, frozen=True, kw_only=True):
     """That somebody wants nothing submitted."""
 
     by: Line
@@ -129,7 +132,10 @@ class Schedule(Document, frozen=True, kw_only=True):
     """Whose jobs they are."""
     changed_at: Instant
     changed_by: Line
-    paused: SchedulePause | None = None
+    paused: ScheduleStop | None = None
+    removed: ScheduleStop | None = None
+    """It is no schedule any more. The document stays for a day, so that none that was written
+    before and comes late brings it back."""
     next_at: Instant | None = None
     """The first due time about which nothing is decided; None: there is none."""
     waiting_at: Instant | None = None
@@ -170,11 +176,17 @@ class Schedule(Document, frozen=True, kw_only=True):
 
     def needs_a_look(self, now: datetime) -> bool:
         """Whether a coordinator has something to do here."""
+        if self.removed is not None:
+            return self.is_forgotten(now)
         if self.firing is not None:
             return True
         if self.paused is not None:
             return False
         return self.waiting_at is not None or (self.next_at is not None and self.next_at <= now)
+
+    def is_forgotten(self, now: datetime) -> bool:
+        """Whether the document of a schedule that was removed may go."""
+        return self.removed is not None and now >= self.removed.at + REMOVED_KEPT
 
 
 # --- names --------------------------------------------------------------------------------

@@ -246,6 +246,9 @@ class Firing:
     def _step(self, stored: Stored[Schedule]) -> Stored[Schedule] | None:
         """None where there is nothing to change now."""
         schedule = stored.value
+        if schedule.removed is not None:
+            self._repo.store.delete(schedule.own_key(), stored.version)
+            raise NotFound(schedule.own_key(), "it was removed")
         if schedule.firing is not None:
             finish_firing(self._repo, schedule.own_key(), schedule.firing.run_id)
             return self._repo.read(Schedule, schedule.own_key())
@@ -375,6 +378,8 @@ class Firing:
 
 
 def _look_at(schedule: Schedule) -> datetime | None:
+    if schedule.removed is not None:
+        return schedule.removed.at + schedules.REMOVED_KEPT
     if schedule.firing is not None or (schedule.waiting_at is not None and not schedule.paused):
         return schedule.changed_at  # at the next turn
     return None if schedule.paused is not None else schedule.next_at

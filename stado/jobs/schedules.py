@@ -13,7 +13,7 @@ from itertools import islice
 
 from stado.core import keys, schedules
 from stado.core.records import RunRecord
-from stado.core.schedules import NAME_PATTERN, Fire, Schedule, SchedulePause
+from stado.core.schedules import NAME_PATTERN, Fire, Schedule, ScheduleStop
 from stado.core.spec import differing_fields
 from stado.core.states import State
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
@@ -30,6 +30,8 @@ Change = Callable[[Stored[Schedule]], Schedule | None]
 
 _DAY = timedelta(days=1)
 _HISTORY_GROWTH = 8
+_LOOKED_AT_MAX = 100
+_PAGES_MAX = 20
 _NAMED_MAX = 3
 """Schedules that are named where a part of a name fits several."""
 
@@ -59,25 +61,37 @@ def create(repo: Repository, schedule: Schedule) -> Created:
     next_at = schedules.first_due(schedule, zone_named(schedule.zone), now)
     schedule = schedule.evolve(next_at=next_at, nonce=repo.entropy.token(), created_at=now)
     schedule = schedule.evolve(changed_at=now, changed_by=schedule.created_by)
-    found = repo.find(Schedule, schedule.own_key())
-    if found is None:
+    for _ in repo.rounds():
+        found = repo.find(Schedule, schedule.own_key())
+        if found is not None and found.value.removed is None:
+            return Created(_checked_same(found.value, schedule), created=False)
         if next_at is None:
             raise Refused(
                 "schedule_never",
                 f"schedule {schedule.name} would never be due: no time of {schedule.cron!r} lies "
                 "between now, or its start, and its end",
             )
-        if schedule.snapshot_digest is not None:
-            holder = schedules.snapshot_holder(schedule.name)
-            snapshots.refer(repo, schedule.snapshot_digest, holder)
-        if repo.create(schedule.own_key(), schedule) is not None:
+        if _written(repo, schedule, found):
             return Created(schedule, created=True)
-        found = repo.read_taken(Schedule, schedule.own_key())
-        if found.value.nonce == schedule.nonce:
-            return Created(schedule, created=True)
-        if found.value.snapshot_digest != schedule.snapshot_digest:
-            _forget_snapshot(repo, schedule)
-    return Created(_checked_same(found.value, schedule), created=False)
+    raise Conflict(schedule.own_key(), "others keep changing it: try again")
+
+
+def _written(repo: Repository, schedule: Schedule, removed: Stored[Schedule] | None) -> bool:
+    """Whether it is there now, where there was none, or one that was removed; False: somebody else
+    was faster."""
+    if schedule.snapshot_digest is not None:
+        holder = schedules.snapshot_holder(schedule.name)
+        snapshots.refer(repo, schedule.snapshot_digest, holder)
+    if removed is not None:
+        written = replaced(repo, removed, schedule) is not None
+    else:
+        written = repo.create(schedule.own_key(), schedule) is not None
+    if written or schedule.snapshot_digest is None:
+        return written
+    there = repo.find(Schedule, schedule.own_key())
+    if there is None or there.value.snapshot_digest != schedule.snapshot_digest:
+        _forget_snapshot(repo, schedule)
+    return False
 
 
 def _check_size(schedule: Schedule) -> None:
@@ -112,7 +126,7 @@ def pause(repo: Repository, name: str, *, by: str) -> tuple[Schedule, bool]:
         schedule = stored.value
         if schedule.paused is not None:
             return None
-        said = SchedulePause(by=by, at=repo.now())
+        said = ScheduleStop(by=by, at=repo.now())
         return schedule.evolve(paused=said, waiting_at=None)
 
     return _change(repo, name, paused, by=by)
@@ -161,24 +175,20 @@ def _submitted(repo: Repository, fire: Fire) -> Fire:
     return fire.evolve(base_id=run.value.base_id)
 
 
-def remove(repo: Repository, name: str) -> Schedule:
-    """Deletes the schedule and leaves its jobs alone: nothing more is submitted when this returns.
+def remove(repo: Repository, name: str, *, by: str) -> Schedule:
+    """Leaves its jobs alone: nothing more is submitted when this returns.
 
-    Deletes the document as it was read, then the reference to its snapshot. A crash between leaves
-    the reference, which takes room. Raises `NotFound`, `Unreadable`."""
-    key = keys.schedule(name)
-    for _ in repo.rounds():
-        stored = repo.read(Schedule, key)
-        if stored.value.firing is not None:
-            finish_firing(repo, key, stored.value.firing.run_id)
-            continue
-        try:
-            repo.store.delete(key, stored.version)
-        except Conflict:
-            continue
-        _forget_snapshot(repo, stored.value)
-        return stored.value
-    raise Conflict(key, "others keep changing it: try again")
+    Marks the document, which a coordinator deletes a day later, then deletes the reference to its
+    snapshot. A crash between leaves the reference, which takes room. Raises `NotFound`,
+    `Unreadable`."""
+
+    def removed(stored: Stored[Schedule]) -> Schedule:
+        said = ScheduleStop(by=by, at=repo.now())
+        return stored.value.evolve(removed=said, next_at=None, waiting_at=None)
+
+    schedule, _ = _change(repo, name, removed, by=by)
+    _forget_snapshot(repo, schedule)
+    return schedule
 
 
 def _forget_snapshot(repo: Repository, schedule: Schedule) -> None:
@@ -193,6 +203,8 @@ def _change(repo: Repository, name: str, change: Change, *, by: str) -> tuple[Sc
     key = keys.schedule(name)
     for _ in repo.rounds():
         stored = repo.read(Schedule, key)
+        if stored.value.removed is not None:
+            raise NotFound(key, "it was removed")
         if stored.value.firing is not None:
             finish_firing(repo, key, stored.value.firing.run_id)
             continue
@@ -209,17 +221,15 @@ def _change(repo: Repository, name: str, change: Change, *, by: str) -> tuple[Sc
 
 
 def schedule_named(repo: Repository, text: str) -> str:
-    """The one schedule of this name, or whose name begins so: its name. A read, and a listing where
-    there is none of this name. Raises `Refused` (`schedule_unknown`, `schedule_ambiguous`)."""
+    """The one schedule of this name, or whose name begins so: its name. A read; a listing where
+    there is none of this name, and a read of each whose name begins so. Raises `Refused`
+    (`schedule_unknown`, `schedule_ambiguous`)."""
+    found: list[str] = []
     if NAME_PATTERN.fullmatch(text):
-        try:
-            repo.store.head(keys.schedule(text))
+        if _is_there(repo, text):
             return text
-        except NotFound:
-            pass
-        found = [name for name in _names(repo, text, limit=_NAMED_MAX + 1) if name.startswith(text)]
-    else:
-        found = []
+        names = [one for one in _names(repo, text, limit=_LOOKED_AT_MAX) if one.startswith(text)]
+        found = list(islice((name for name in names if _is_there(repo, name)), _NAMED_MAX + 1))
     if not found:
         raise Refused(
             "schedule_unknown",
@@ -234,9 +244,23 @@ def schedule_named(repo: Repository, text: str) -> str:
     return found[0]
 
 
+def _is_there(repo: Repository, name: str) -> bool:
+    """One that cannot be read is, as far as anybody knows."""
+    try:
+        find_schedule(repo, name)
+    except NotFound:
+        return False
+    except Unreadable:
+        return True
+    return True
+
+
 def find_schedule(repo: Repository, name: str) -> Schedule:
-    """Raises `NotFound`, `Unreadable`."""
-    return repo.read(Schedule, keys.schedule(name)).value
+    """Raises `NotFound`, also for one that was removed, and `Unreadable`."""
+    schedule = repo.read(Schedule, keys.schedule(name)).value
+    if schedule.removed is not None:
+        raise NotFound(keys.schedule(name), "it was removed")
+    return schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +301,15 @@ class ScheduleList:
 def list_schedules(repo: Repository, *, limit: int, after: str = "") -> ScheduleList:
     """By name, each with what its last submission has come to: a listing, and of each schedule a
     read and a look at that, however many it has submitted."""
-    names = _names(repo, "", limit=limit + 1, after=after)
-    rows = repo.tasks.map(lambda name: _row(repo, name), names[:limit], limit=PARALLEL_REQUESTS)
-    return ScheduleList([row for row in rows if row is not None], more=len(names) > limit)
+    rows: list[ScheduleRow] = []
+    for _ in range(_PAGES_MAX):
+        names = _names(repo, "", limit=limit + 1, after=after)
+        page = repo.tasks.map(lambda name: _row(repo, name), names[:limit], limit=PARALLEL_REQUESTS)
+        rows += [row for row in page if row is not None]
+        if len(names) <= limit or len(rows) >= limit:  # else some of them were removed
+            break
+        after = names[limit - 1]
+    return ScheduleList(rows[:limit], more=len(names) > limit or len(rows) > limit)
 
 
 def _row(repo: Repository, name: str) -> ScheduleRow | None:

@@ -18,7 +18,7 @@ from stado.core.records import SnapshotRecord, SnapshotState
 from stado.core.schedules import DropReason, MissedPolicy, OverlapPolicy, Schedule
 from stado.core.spec import Snapshot, Spec, Step, make_request
 from stado.core.states import Reason, State, Verdict
-from stado.errors import NotFound, Refused, StadoError
+from stado.errors import Exists, NotFound, Refused, StadoError
 from stado.jobs import snapshots
 from stado.jobs.changes import pause as pause_job
 from stado.jobs.deletion import delete
@@ -546,14 +546,14 @@ def test_rm_leaves_the_jobs_alone() -> None:
     to_minute(world, 1)
     fire(world)
     job = job_of(world, run_id(1))
-    remove(world.repo, "nightly")
+    remove(world.repo, "nightly", by="bob")
     to_minute(world, 2)
     fire(world)
     assert run_ids(world) == [run_id(1)]
     assert world.states(job) == {State.QUEUED}
     assert snapshots.may_be_used(world.repo, digest)
     with pytest.raises(NotFound):
-        remove(world.repo, "nightly")
+        remove(world.repo, "nightly", by="bob")
 
 
 def kept_snapshot(world: World) -> str:
@@ -584,13 +584,46 @@ def test_a_schedule_keeps_the_files_that_its_jobs_take_along() -> None:
     world.end(world.start())
     delete(world.repo, job_of(world, run_id(1)), by="ada")
     assert snapshots.may_be_used(world.repo, digest)
-    remove(world.repo, "nightly")
+    remove(world.repo, "nightly", by="bob")
     assert not snapshots.may_be_used(world.repo, digest)
+
+
+def test_a_removed_schedule_does_not_come_back_by_a_create_that_was_long_on_its_way() -> None:
+    """R220: its document stays for a day; its name can be used again at once."""
+    world = World()
+    late = made(world)
+    remove(world.repo, "nightly", by="bob")
+    with pytest.raises(Exists):
+        world.store.create(late.own_key(), late.encode())
+    firing = Firing(world.repo, by="coordinator")
+    for _ in range(3):
+        world.clock.sleep(60)
+        firing.turn()
+    assert run_ids(world) == []
+    world.clock.sleep(24 * 3600)
+    firing.turn()
+    assert world.names(keys.SCHEDULES) == []
+    made(world)
+    remove(world.repo, "nightly", by="bob")
+    assert made(world, cron="@daily").next_at is not None
+    assert [row.name for row in list_schedules(world.repo, limit=1).rows] == ["nightly"]
+
+
+def test_a_list_passes_over_what_was_removed() -> None:
+    world = World()
+    for number in range(6):
+        made(world, f"s{number}")
+        if number in (0, 1, 3):
+            remove(world.repo, f"s{number}", by="bob")
+    found = list_schedules(world.repo, limit=2)
+    assert ([row.name for row in found.rows], found.more) == (["s2", "s4"], True)
+    found = list_schedules(world.repo, limit=2, after="s4")
+    assert ([row.name for row in found.rows], found.more) == (["s5"], False)
 
 
 CHANGES: dict[str, Callable[[World], object]] = {
     "pause": lambda world: pause(world.repo, "nightly", by="bob"),
-    "remove": lambda world: remove(world.repo, "nightly"),
+    "remove": lambda world: remove(world.repo, "nightly", by="bob"),
 }
 
 
@@ -625,7 +658,7 @@ def test_who_changes_a_schedule_may_die_at_any_request(change: str, applied: boo
         "pause": lambda world, store: pause(world.repo_over(store), "nightly", by="bob"),
         "resume": lambda world, store: resume(world.repo_over(store), "nightly", by="bob"),
         "run": lambda world, store: run_now(world.repo_over(store), "nightly", by="bob"),
-        "remove": lambda world, store: remove(world.repo_over(store), "nightly"),
+        "remove": lambda world, store: remove(world.repo_over(store), "nightly", by="bob"),
     }
     for number in count():
         world = World()
@@ -642,7 +675,7 @@ def test_who_changes_a_schedule_may_die_at_any_request(change: str, applied: boo
                 moves[change](world, world.store)
         fire(world)
         if change == "remove":
-            assert world.names(keys.SCHEDULES) == []
+            assert list_schedules(world.repo, limit=9).rows == []
         else:
             schedule = find_schedule(world.repo, "nightly")
             assert schedule.firing is None

@@ -19,7 +19,7 @@ from stado.core import keys
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase, Ran
-from stado.core.schedules import OverlapPolicy, Schedule
+from stado.core.schedules import REMOVED_KEPT, OverlapPolicy, Schedule
 from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
 from stado.core.states import JobType, State, Verdict
@@ -730,7 +730,7 @@ def _keep_a_schedule(requests: set[Request]) -> None:
     schedules.run_now(repo, "nightly", by="ada")
     world.end(world.start())
     _see_schedules(repo)
-    schedules.remove(repo, "nightly")
+    schedules.remove(repo, "nightly", by="ada")
     schedules.create(repo, _schedule(world, "nightly"))
     with pytest.raises(Refused):
         schedules.create(repo, _schedule(world, "nightly", snapshot=_SNAPSHOT))
@@ -767,6 +767,13 @@ def _fire(tick_of: Callable[[Repository], Tick], requests: set[Request]) -> None
             world.end(claimed)
     assert len(world.names(keys.runs_of_schedule("nightly"))) > 2
     assert world.names(keys.runs_of_schedule("busy"))
+    for name in ("nightly", "busy"):
+        schedules.remove(world.repo, name, by="ada")
+    world.clock.sleep(REMOVED_KEPT.total_seconds())
+    for _ in range(_TICKS):
+        tick()
+        world.clock.sleep(TICK)
+    assert not world.names(keys.SCHEDULES)
 
 
 def _upkeep(world: World, repo: Repository, job: str) -> None:
