@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stado.core.admission import Door, Offer, Reservation, admit, cards_to_keep
+from stado.core.admission import (
+    Door,
+    Offer,
+    Reservation,
+    admit,
+    cards_to_keep,
+    choose_cards,
+)
 from stado.core.order import ReadyEntry
 from stado.core.yields import Running, choose_victims
 from stado.errors import Unreadable
@@ -64,6 +71,8 @@ class _Kept:
     room: KeptRoom
     asked_at: dict[tuple[str, int], float] = field(default_factory=dict)
     """When jobs were asked to make room, by id and epoch."""
+    cards: tuple[str, ...] = ()
+    """UUIDs of those that it will have once these have gone; none where that is not known."""
 
 
 class RoomMaker:
@@ -114,7 +123,7 @@ class RoomMaker:
         if kept is None or kept.entry.job_id in in_hand:
             return None
         needs = kept.entry.needs
-        return left.less(Reservation(needs, cards_to_keep(needs, left.cards)))
+        return left.less(Reservation(needs, kept.cards or cards_to_keep(needs, left.cards)))
 
     def _stands_behind(self, entry: ReadyEntry) -> bool:
         return self._kept is not None and entry.rank > self._kept.entry.rank
@@ -149,7 +158,7 @@ class RoomMaker:
             self.give_up()
             return
         room = self._rooms.renew(self._kept.room)
-        self._kept = None if room is None else _Kept(entry, room, self._kept.asked_at)
+        self._kept = None if room is None else replace(self._kept, entry=entry, room=room)
 
     def _begin(self, waiting: Sequence[ReadyEntry], host: HostNow) -> None:
         """With the first that has waited long enough: those behind it have to wait then. One that
@@ -198,15 +207,15 @@ class RoomMaker:
         limit = self._waits.ask_again_seconds
         asked = {epoch for epoch, at in kept.asked_at.items() if now - at < limit}
         going = [one for one in host.running if (one.job_id, one.epoch) in asked]
-        if self._fits(kept.entry, host.without(going)):
-            return
-        victims = [
-            one for one in self._victims(kept.entry, host) if (one.job_id, one.epoch) not in asked
-        ]
+        victims: list[Running] = []
+        if not self._fits(kept.entry, host.without(going)):
+            victims = self._victims(kept.entry, host, going)
         if victims and not self._is_for_us(kept.entry):
             self._leave(kept.entry.job_id)
             self.give_up()
             return
+        once_gone = host.without([*going, *victims])
+        kept.cards = choose_cards(kept.entry.needs, once_gone.cards) or ()
         for victim in victims:
             self._ask(victim, kept.entry)
             kept.asked_at[victim.job_id, victim.epoch] = now
@@ -226,9 +235,14 @@ class RoomMaker:
                     found.append((one.job_id, one.epoch))
         return found
 
-    def _victims(self, entry: ReadyEntry, host: HostNow) -> list[Running]:
+    def _victims(
+        self, entry: ReadyEntry, host: HostNow, going: Sequence[Running] = ()
+    ) -> list[Running]:
+        """Besides those that go anyway."""
         return choose_victims(
-            entry.priority, host.running, lambda gone: self._fits(entry, host.without(gone))
+            entry.priority,
+            [one for one in host.running if one not in going],
+            lambda gone: self._fits(entry, host.without([*going, *gone])),
         )
 
     def _ask(self, victim: Running, entry: ReadyEntry) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
-from stado.core.admission import Offer, Reservation
+from stado.core.admission import Card, Offer, Reservation, choose_cards
 from stado.core.order import needs_of
 from stado.core.records import RoomNote
 from stado.core.settings import DeploymentSettings, with_value
@@ -263,8 +263,62 @@ def test_an_agent_that_is_started_again_asks_nobody_in_place_of_who_was_asked(ho
     assert world.repo.find_asks(second.job_id, second.epoch) is None
 
 
-def _started(world: World, *, lost_seconds: float) -> Running:
-    world.submit(spec=Spec(command="", cpu=2, yieldable=True, max_yields=1))
+def test_who_goes_anyway_is_counted_on_before_others_are_asked(host: Host) -> None:
+    """R157: although two others lose less, and would do by themselves."""
+    world = host.world
+    running = [_started(world, lost_seconds=seconds) for seconds in (500.0, 10.0, 20.0)]
+    first, *others = running
+    ask_to_yield(world.repo, first.job_id, first.epoch, by=NAME, note="asked by the agent before")
+    world.submit(spec=Spec(command="", cpu=4, priority=5))
+
+    def without(gone: Sequence[Running]) -> Offer:
+        return Offer(cpu_milli=2000 * len(gone), memory_mib=8192)
+
+    maker = RoomMaker(
+        world.repo,
+        consumer=NAME,
+        incarnation="2",
+        is_for_us=lambda _: True,
+        waits=RoomWaits(yield_after_seconds=0),
+    )
+    maker.turn(world.entries(), HostNow(without([]), without(running), running, without))
+    asked = [world.repo.find_asks(one.job_id, one.epoch) is not None for one in others]
+    assert asked == [True, False]
+
+
+def test_the_card_that_gets_free_is_kept_and_not_a_freer_one_that_stays_in_use(
+    host: Host,
+) -> None:
+    """R157, R183: of three cards one is free, one job that goes has a part of another one, and one
+    that stays has less of the third."""
+    world = host.world
+    going = _started(world, lost_seconds=5.0, vram_gb=10)
+    world.submit(spec=Spec(command="", cpu=1, gpus=2, priority=5))
+    world.submit(spec=Spec(command="", cpu=1, vram_gb=10))
+    waiting, behind = world.entries()
+    free = Card("GPU-free", "rtx", CARD_MIB, CARD_MIB)
+    in_use = Card("GPU-in-use", "rtx", CARD_MIB, CARD_MIB - 1024, taken=True)
+
+    def without(gone: Sequence[Running]) -> Offer:
+        part = Card("GPU-part", "rtx", CARD_MIB, CARD_MIB)
+        part = part if gone else part.less(going.held.needs)
+        return Offer(cpu_milli=4000, memory_mib=8192, cards=(free, in_use, part))
+
+    maker = RoomMaker(
+        world.repo,
+        consumer=NAME,
+        incarnation="1",
+        is_for_us=lambda _: True,
+        waits=RoomWaits(yield_after_seconds=0),
+    )
+    maker.turn([waiting, behind], HostNow(without([]), without([going]), [going], without))
+    assert maker.kept_for == waiting.job_id
+    given = choose_cards(behind.needs, maker.open_to(behind, without([]), set()).cards)
+    assert given == ("GPU-in-use",)
+
+
+def _started(world: World, *, lost_seconds: float, **stated: float) -> Running:
+    world.submit(spec=Spec(command="", cpu=2, yieldable=True, max_yields=1, **stated))
     record = world.start().record
     held = Reservation(needs_of(record.spec))
     return Running(record.id, record.epoch, 0, held, yields_left=1, lost_seconds=lost_seconds)

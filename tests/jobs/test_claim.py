@@ -5,12 +5,13 @@ import threading
 import pytest
 
 from stado.core import keys
+from stado.core.envelope import required_facts
 from stado.core.order import entry_key
 from stado.core.records import Intent, Phase
 from stado.core.spec import PRIORITY_MAX, Spec
 from stado.core.states import State
 from stado.errors import Ambiguous, Exists, StoreError, Unreadable
-from stado.jobs.claim import Claimant, Claimed, adopt, claim, holder_of
+from stado.jobs.claim import Claimant, Claimed, Place, adopt, claim, holder_of
 from stado.jobs.endings import as_queued_last, claim_for_intent
 from stado.jobs.life import LifeSigns, seal_epoch
 from stado.jobs.listings import newest
@@ -31,6 +32,21 @@ def test_a_claimed_job_is_running_and_nowhere_else(world: World) -> None:
     assert world.names(keys.cells(job)) == [keys.claim_cell(job, 1)]
     assert world.repo.claim_cell(job, 1).token == claimed.token
     assert world.repo.claim_cell(job, 1).record == claimed.record
+
+
+def test_a_host_that_lacks_one_of_five_things_that_are_asked_for_does_not_claim(
+    world: World,
+) -> None:
+    """Its entry's name has room for four of them: the record says the fifth."""
+    labels = ["a=1", "b=2", "c=3", "d=4"]
+    spec = Spec(command="true", labels=labels, machine_type="large")
+    job = world.submit(spec=spec)
+    (entry,) = world.entries()
+    facts = frozenset(required_facts(spec))
+    lacking = (claim(world.repo, entry, ALICE, None, Place(facts=facts - {one})) for one in facts)
+    assert list(lacking) == [None] * 5
+    assert world.states(job) == {State.QUEUED}
+    assert claim(world.repo, entry, ALICE, None, Place(facts=facts)) is not None
 
 
 def test_of_many_claimers_one_wins() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from stado.core import keys
 from stado.core.spec import After, Step
 from stado.core.states import AfterWhen, State
+from stado_agent.making_room import RoomWaits
 from tests.simulation.commands import Script
 from tests.simulation.hardware import CardPlan, HostPlan
 from tests.simulation.network import Ways
@@ -283,3 +284,44 @@ def _limit_cards(stage: Stage) -> None:
     """Two hosts have two cards each, which two jobs want; three may be held."""
     stage.submit("ann", "run", [Script(seconds=1.2)], gpus=2)
     stage.submit("bob", "other", [Script(seconds=1.2)], gpus=2)
+
+
+_CARD_MIB = 24 * 1024
+_THREE_CARDS = HostPlan(
+    cpu=4.0,
+    cards=tuple(CardPlan(f"GPU-{n}", "geforce-rtx-4090", _CARD_MIB) for n in range(3)),
+)
+
+
+@scenario(
+    "make-room",
+    requests_min=150,
+    ends=(State.COMPLETED,) * 5,
+    starts=7,
+    plan=replace(
+        PLAN,
+        hosts=(_THREE_CARDS, HostPlan()),
+        room_waits=RoomWaits(
+            yield_after_seconds=0.5, keep_after_seconds=5.0, ask_again_seconds=30.0
+        ),
+    ),
+)
+def _make_room(stage: Stage) -> None:
+    """Three jobs that may yield have a card each. A more urgent one wants two: two of them make
+    room. What comes meanwhile, and would do with the first card that gets free, waits."""
+    script = Script(seconds=6.0, checkpoint_every=4.0)
+    stage.submit("ann", "run", [script] * 3, gpus=1, yieldable=True, max_yields=1)
+    stage.when(lambda: len(stage.started) == 3, lambda: _submit_urgent(stage))
+    stage.when(
+        lambda: _is_asked_for_room(stage),
+        lambda: stage.submit("cy", "late", [Script(seconds=1.0)], gpus=1),
+    )
+
+
+def _submit_urgent(stage: Stage) -> None:
+    stage.submit("bob", "large", [Script(seconds=1.0)], gpus=2, priority=5)
+
+
+def _is_asked_for_room(stage: Stage) -> bool:
+    asks = (keys.asks(job_id, 1) for job_id in stage.job_ids("run"))
+    return any(stage.store.list(key, limit=1) for key in asks)

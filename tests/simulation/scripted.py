@@ -16,7 +16,7 @@ OUTAGE_SECONDS = 25.0
 
 _PERSON = "cli"
 _ACTORS = frozenset(("supervisor", _PERSON))
-_OF_A_JOB = frozenset(("status", *(state.value for state in State)))
+_OF_A_JOB = frozenset(("status", "room", *(state.value for state in State)))
 
 
 class Fault(StrEnum):
@@ -92,7 +92,7 @@ class Counted:
 
 def counts(process: SimProcess, operation: Operation, key: str) -> bool:
     """All that supervisors and people ask. Of agents and coordinators what names a job (its
-    record, its status, its entry) and writes to runs.
+    record, its status, its entry, the note of its room) and writes to runs.
 
     Not theirs: listings of whole folders, looks at runs, capacity and the coordinator's lease.
     These come again and again, decide nothing by themselves, and would be most of a run."""

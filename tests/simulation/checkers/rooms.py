@@ -34,8 +34,9 @@ class RoomsChecker(Checker):
         """Of the notes that stand."""
         self._kept_since: dict[tuple[SimProcess, str], float] = {}
         """By whom, for whom: from the first job that was asked on."""
-        self._renewed: set[tuple[SimProcess, str]] = set()
-        """By whom, for whom: notes of which their writers know, and have not taken back."""
+        self._known: set[tuple[SimProcess, str]] = set()
+        """By whom, for whom: notes of which their writers know, since they have renewed them or have
+        asked for room, and that they have not taken back."""
         self._going: dict[tuple[SimProcess, str], set[str]] = {}
 
     def on_request(self, process: SimProcess, operation: Operation, key: str) -> None:
@@ -44,9 +45,9 @@ class RoomsChecker(Checker):
             return
         job_id = key.removeprefix(keys.ROOMS).removesuffix(".json")
         if operation is Operation.REPLACE and self._writers.get(job_id) is process:
-            self._renewed.add((process, job_id))
+            self._known.add((process, job_id))
         if operation is Operation.DELETE:
-            self._renewed.discard((process, job_id))
+            self._known.discard((process, job_id))
         if operation is Operation.DELETE or self._writers.get(job_id) is not process:
             self._kept_since.pop((process, job_id), None)
             self._going.pop((process, job_id), None)
@@ -66,6 +67,7 @@ class RoomsChecker(Checker):
         if waiter is None or author is None or (before is not None and before.give_way):
             return
         if self._writers.get(waiter) is author:
+            self._known.add((author, waiter))
             self._kept_since.setdefault((author, waiter), self.world.kernel.now)
             self._going.setdefault((author, waiter), set()).add(change.parts[1])
         elif not author.gone:
@@ -122,5 +124,5 @@ class RoomsChecker(Checker):
         for entry in walk(self.world.store, keys.ROOMS):
             job_id = entry.key.removeprefix(keys.ROOMS).removesuffix(".json")
             writer = self._writers.get(job_id)
-            if writer is not None and not writer.gone and (writer, job_id) in self._renewed:
+            if writer is not None and not writer.gone and (writer, job_id) in self._known:
                 self.fail(f"{entry.key} stays, and {writer.host.name} lives")

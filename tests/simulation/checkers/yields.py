@@ -96,14 +96,27 @@ class YieldsChecker(Checker):
         record, ending = cell.record, cell.ending
         if ending.verdict is not Verdict.YIELDED:
             return
-        asked = self._find(Asks, keys.asks(record.id, record.epoch))
-        if asked is None or not asked.give_way:
+        asked = self._asked_of(record)
+        if asked is None:
             self.fail(f"{record.id} made room in epoch {record.epoch}, and nobody had asked")
         elif ending.reason is Reason.HOST_CLOSED:
             if not asked.evict:
                 self.fail(f"{record.id} was put back in epoch {record.epoch}: its host is open")
         elif not record.spec.yieldable or record.yields > (record.spec.max_yields or 0):
             self.fail(f"{record.id} made room in epoch {record.epoch}, and is protected")
+
+    def _asked_of(self, record: Record) -> Asks | None:
+        """What made its holder stop the command: in this epoch, or in one from which it has adopted
+        what it had stopped already."""
+        for epoch in range(record.epoch, 0, -1):
+            asked = self._find(Asks, keys.asks(record.id, epoch))
+            if asked is not None and asked.give_way:
+                return asked
+            claim = self._find(ClaimCell, keys.claim_cell(record.id, epoch))
+            holder = claim.record.holder if claim is not None else None
+            if holder is None or not holder.adopted:
+                return None
+        return None
 
     # --- who is asked -------------------------------------------------------------------
 
