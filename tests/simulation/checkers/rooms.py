@@ -35,8 +35,8 @@ class RoomsChecker(Checker):
         self._kept_since: dict[tuple[SimProcess, str], float] = {}
         """By whom, for whom: from the first job that was asked on."""
         self._known: set[tuple[SimProcess, str]] = set()
-        """By whom, for whom: notes of which their writers know, since they have renewed them or have
-        asked for room, and that they have not taken back."""
+        """By whom, for whom: notes of which their writers know, for they have renewed them or asked
+        for room, and that they have not taken back."""
         self._going: dict[tuple[SimProcess, str], set[str]] = {}
 
     def on_request(self, process: SimProcess, operation: Operation, key: str) -> None:
