@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -265,6 +266,54 @@ class Processes(Protocol):
 
     def describe(self, process: ProcessIdentity) -> str:
         """For people: `process 4711 (python, in uninterruptible sleep)`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A process of this host that a job started: its environment names the job."""
+
+    identity: ProcessIdentity
+    job_id: str
+    """As it stands there: anybody can write that into an environment."""
+    epoch: int | None
+    program: str
+    """What it was called by, without its folder."""
+    names: frozenset[str]
+    """All that somebody may mean it by: that, its path, what the kernel calls it."""
+    started_at: float
+    """Seconds since 1970."""
+    uid: int
+    held_by: str | None
+    """Who answers for it, in words: `supervisor 4711`, `unit web.service`. None: nobody."""
+
+
+class ReapEnd(StrEnum):
+    """What became of a process that was to be ended."""
+
+    ENDED = "ended"
+    GONE = "gone"
+    """It had ended before."""
+    HELD = "held"
+    """Somebody answers for it by now: it was left alone."""
+    DENIED = "denied"
+    """It is another account's."""
+    STAYS = "stays"
+    """It was killed, and is still there."""
+
+
+class HostProcesses(Protocol):
+    """Processes of this host that jobs started, whoever's agent ran them."""
+
+    def look(self) -> tuple[list[HostProcess], int]:
+        """Those that there are, the oldest first, and how many processes could not be looked at,
+        as they are another account's. Raises `Refused` where the system tells no environments."""
+        ...
+
+    def end(self, found: Sequence[HostProcess], *, grace_seconds: float) -> list[ReapEnd]:
+        """TERM, and KILL to what is still there after the grace. Each is looked at again before
+        each signal: one that somebody answers for by then, or that is another by now, gets none.
+        Returns after some seconds more at most."""
         ...
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stado.composition import Machine
     from stado.config_file import ConfigFile
     from stado.jobs.repository import Repository
+    from stado.ports import HostProcesses
     from stado.profile_files import ProfileFolder
     from stado.services.service import Places, Scope
     from stado.settings import Settings
@@ -101,6 +102,13 @@ def config_path() -> Path:
     from stado import settings
 
     return settings.config_path(os.environ, _home())
+
+
+def host_processes() -> HostProcesses:
+    """What jobs started on this machine."""
+    from stado.system.host_processes import LiveHostProcesses
+
+    return LiveHostProcesses()
 
 
 def profile_folder() -> ProfileFolder:

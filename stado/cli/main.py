@@ -230,6 +230,16 @@ _WORKLOAD = LazyGroup(
     },
 )
 
+_SERVICE = LazyGroup(
+    name="service",
+    help="See what jobs started on this host, and end what they left behind.",
+    lazy={
+        "list": LazyCommand("stado.cli.service", "list_processes", "List processes of jobs here."),
+        "reap": LazyCommand("stado.cli.service", "reap", "End what earlier jobs left here."),
+        "reaped": LazyCommand("stado.cli.service", "reaped", "List what was ended, and by whom."),
+    },
+)
+
 _CONTEXT = LazyGroup(
     name="context",
     help="Give stores names, and choose the current one.",
@@ -319,6 +329,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "jobs": LazyCommand("stado.cli.jobs", "jobs", "List your own jobs."),
     "status": LazyCommand("stado.cli.status", "status", "List the newest jobs."),
     "hosts": _HOSTS,
+    "service": _SERVICE,
     "quota": LazyCommand("stado.cli.quota", "quota", "Show limits, and who has their places."),
     "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
     "ledger": _LEDGER,

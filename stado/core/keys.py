@@ -30,6 +30,7 @@ HOST_ORDERS = "control/hosts/"
 USAGE = "usage/"
 LEDGER = "ledger/index.json"
 LEDGER_SEGMENTS = "ledger/segments/"
+HOST_REAPS = "control/reaps/"
 ESTIMATES = "estimates.json"
 ASSIGNMENTS = "assignments.json"
 PROOF = "control/proof"
@@ -262,6 +263,11 @@ def parse_queue_mark(key: str) -> tuple[int, bool] | None:
     """(milliseconds, whether it pauses) of a mark."""
     match = _MARK.fullmatch(key.removeprefix(QUEUE_MARKS))
     return (_MARK_MS_MAX - int(match[1]), match[2] == "paused") if match else None
+
+
+def host_reap(at_ms: int, token: str) -> str:
+    """What somebody ended on a host at this moment of the store's clock. The newest sorts first."""
+    return f"{HOST_REAPS}{_MARK_MS_MAX - at_ms:015d}-{token}.json"
 
 
 def output_manifest(job_id: str, epoch: int) -> str:

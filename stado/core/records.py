@@ -65,6 +65,9 @@ Mebibytes = Annotated[int, msgspec.Meta(ge=0, le=2**30)]
 AcceleratorId = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,96}\Z")]
 AcceleratorKind = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9.+-]{1,64}\Z")]
 
+REAPED_MAX = 1000
+"""Processes at a time."""
+
 LABELS_SAID_MAX = 16
 """By operators, of one host."""
 
@@ -868,6 +871,48 @@ class HostOrders(Document, frozen=True, kw_only=True):
 
     def own_key(self) -> str:
         return keys.host_orders(self.consumer)
+
+
+class ReapOutcome(StrEnum):
+    """What became of a process that somebody wanted ended."""
+
+    ENDED = "ended"
+    GONE = "gone"
+    """It had ended before."""
+    HELD = "held"
+    """Somebody answered for it by then."""
+    DENIED = "denied"
+    """It was another account's."""
+    STAYS = "stays"
+    """It was killed, and was still there."""
+
+
+class ReapedProcess(Part, frozen=True, kw_only=True):
+    """A process that a job had left on a host."""
+
+    pid: Pid
+    job_id: JobId
+    epoch: Epoch | None = None
+    program: Line
+    started_at: Instant
+    outcome: ReapOutcome | None = None
+    """None: not known yet."""
+
+
+class HostReap(Document, frozen=True, kw_only=True):
+    """`control/reaps/<inverted ms>-<token>.json`: what somebody ended on a host, of what jobs had
+    left there. Written before anything is signalled, and again when all is done."""
+
+    token: Code
+    host: Line
+    command: Line
+    """The program that was named."""
+    by: Line
+    at: Instant
+    processes: Annotated[list[ReapedProcess], msgspec.Meta(max_length=REAPED_MAX)]
+
+    def own_key(self) -> str:
+        return keys.host_reap(milliseconds(self.at), self.token)
 
 
 class RoomNote(Document, frozen=True, kw_only=True):

@@ -16,12 +16,12 @@ COMMANDS = (
     *("hosts label", "hosts rm", "usage", "quota", "job why", "view"),
     *("job show", "job watch", "job logs", "job rerun", "queue pause", "queue resume"),
     *("config list", "config get"),
-    *("workload start", "workload sessions", "workload stop"),
+    *("workload start", "workload sessions", "workload stop", "service reap", "service reaped"),
 )
 OF_NO_STORE = (
     *("context list", "context add", "context use", "context show", "context remove"),
     *("config set", "config unset", "config path", "completion"),
-    *("profiles show", "profiles check", "workload kinds"),
+    *("profiles show", "profiles check", "workload kinds", "service list"),
 )
 HEAVY = (
     *("boto3", "botocore", "google", "rich", "msgspec", "tenacity", "psutil"),

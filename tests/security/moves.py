@@ -4,7 +4,7 @@ notes their requests: the usual ways, and what is left to others when one of the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -47,6 +47,7 @@ from stado.jobs.host_orders import (
     forget_host,
     open_host,
 )
+from stado.jobs.host_reaps import newest_reaps, reap
 from stado.jobs.ledger import Compaction, Ledger, Pace, look_at_ledger, read_uses
 from stado.jobs.ledger_rebuild import Rebuild
 from stado.jobs.life import LifeSigns
@@ -62,6 +63,7 @@ from stado.jobs.settings import read_settings
 from stado.jobs.status import story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
+from stado.ports import HostProcess, ProcessIdentity, ReapEnd
 from stado.storage.observe import WRITES, Operation
 from stado.storage.port import FileDigest, Store
 from stado_agent.guidance import Guidance
@@ -169,6 +171,7 @@ def requests_of_operators() -> set[Request]:
     assert job in {one.job_id for one in lost}
     _rebuild_the_ledger(requests)
     _keep_a_host(requests)
+    _reap_on_a_host(requests)
     _see_who_has_the_places(requests)
     return requests
 
@@ -185,6 +188,34 @@ def _keep_a_host(requests: set[Request]) -> None:
     (sight,) = agents(repo)
     forget_host(repo, name, sight, Holdings(repo).under({name})[name])
     assert agents(repo) == []
+
+
+def _reap_on_a_host(requests: set[Request]) -> None:
+    world = World()
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    left = HostProcess(
+        identity=ProcessIdentity(7, 1),
+        job_id=world.submit(),
+        epoch=1,
+        program="sleep",
+        names=frozenset({"sleep"}),
+        started_at=0.0,
+        uid=0,
+        held_by=None,
+    )
+    reap(repo, _Ending(), [left], host="a", command="sleep", by="ada", grace_seconds=1.0)
+    assert len(list(newest_reaps(repo, limit=5))) == 1
+
+
+class _Ending:
+    """A host on which all ends that is to."""
+
+    def look(self) -> tuple[list[HostProcess], int]:
+        return [], 0
+
+    def end(self, found: Sequence[HostProcess], *, grace_seconds: float) -> list[ReapEnd]:
+        assert grace_seconds
+        return [ReapEnd.ENDED] * len(found)
 
 
 def _evict(requests: set[Request]) -> None:
