@@ -108,8 +108,8 @@ def create(
     """
     from stado.cli import render, schedule_views
     from stado.core.schedules import Schedule, check_name
+    from stado.core.zones import zone_named
     from stado.jobs.schedules import create as create_schedule
-    from stado.jobs.zones import zone_named
     from stado.pinning import pin
 
     when = _when({option: asked.pop(option) for option in _WHEN})
@@ -260,7 +260,7 @@ def coming(*, name: str, count: int, as_json: bool, target: Target) -> None:
     """Show the times at which a schedule is due next, by the clocks of its own zone."""
     from stado.cli import render, schedule_views
     from stado.core import schedules
-    from stado.jobs.zones import zone_named
+    from stado.core.zones import zone_named
 
     with opened_repository(target) as repo, _found(repo, name) as schedule:
         now = repo.now()
@@ -322,8 +322,8 @@ def pause(*, name: str, as_json: bool, target: Target) -> None:
 def resume(*, name: str, as_json: bool, target: Target) -> None:
     """Let a paused schedule go on, from now: what was due meanwhile is not caught up."""
     from stado.cli import render, schedule_views
+    from stado.core.zones import zone_named
     from stado.jobs import schedules
-    from stado.jobs.zones import zone_named
 
     user = user_name()
     with opened_repository(target) as repo, _found(repo, name) as schedule:
@@ -418,8 +418,8 @@ def remove(*, name: str, as_json: bool, target: Target) -> None:
 def history(*, name: str, limit: int, as_json: bool, target: Target) -> None:
     """List what a schedule has submitted, the newest first, and what has become of it."""
     from stado.cli import render, schedule_views
+    from stado.core.zones import find_zone
     from stado.jobs import schedules
-    from stado.jobs.zones import find_zone
 
     with opened_repository(target) as repo, _found(repo, name) as schedule:
         found = schedules.history(repo, schedule, limit=limit)

@@ -19,8 +19,8 @@ from stado.core.schedules import (
 )
 from stado.core.spec import Spec
 from stado.core.states import State
+from stado.core.zones import find_zone
 from stado.jobs.schedules import Outcome, ScheduleRow
-from stado.jobs.zones import find_zone
 
 _STYLES = {"paused": "yellow", "over": "bright_black"}
 

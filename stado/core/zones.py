@@ -1,28 +1,44 @@
-"""Time zones by their IANA names: the rules by which a clock on a wall there is set."""
+"""Time zones by their IANA names, from this machine's tz database, or else from the package that
+holds it."""
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
 from stado.errors import Refused
 
-ZONE_LENGTH_MAX = 64
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9][A-Za-z0-9_+-]*){0,2}")
+_NAME_CHARACTERS_MAX = 64
+_NO_ZONES = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory", re.IGNORECASE)
+"""Names in that database which mean another thing on another machine, or count leap seconds."""
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """None where this host knows no such zone. The same object for the same name."""
+    """None where this machine knows no such zone."""
+    if len(name) > _NAME_CHARACTERS_MAX or not _NAME.fullmatch(name) or _NO_ZONES.fullmatch(name):
+        return None
     try:
-        return ZoneInfo(name) if name and len(name) <= ZONE_LENGTH_MAX else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # names of folders, and paths, too
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: a folder of zones
         return None
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """Raises `Refused` (`time_zone_unknown`), with the nearest name that there is."""
+    """Raises `Refused` (`zone_unknown`)."""
     zone = find_zone(name)
-    if zone is not None:
-        return zone
-    close = get_close_matches(name[:ZONE_LENGTH_MAX], available_timezones(), n=1, cutoff=0.6)
-    meant = f"did you mean {close[0]}?" if close else "such as Europe/Berlin, or UTC"
-    raise Refused("time_zone_unknown", f"there is no time zone {name!r}: {meant}")
+    if zone is None:
+        raise Refused(
+            "zone_unknown",
+            f"there is no time zone {name!r}{_meant(name)} IANA names are taken, such as "
+            "Europe/Berlin or UTC",
+        )
+    return zone
+
+
+def _meant(name: str) -> str:
+    known = available_timezones()
+    by_lower = {one.lower(): one for one in known if not _NO_ZONES.fullmatch(one)}
+    close = get_close_matches(name.lower(), by_lower, n=3)
+    return f"; did you mean {' or '.join(by_lower[one] for one in close)}?" if close else "."

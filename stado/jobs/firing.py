@@ -23,6 +23,7 @@ from stado.core.schedules import (
     Schedule,
 )
 from stado.core.states import State
+from stado.core.zones import find_zone
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import pipeline_sight
 from stado.jobs.changes import cancel
@@ -30,7 +31,6 @@ from stado.jobs.finding import find_job
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
 from stado.jobs.submit import submit_as
-from stado.jobs.zones import find_zone
 from stado.storage.port import Entry, Version, walk
 
 log = logging.getLogger(__name__)

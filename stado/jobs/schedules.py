@@ -16,6 +16,7 @@ from stado.core.records import RunRecord
 from stado.core.schedules import NAME_PATTERN, Fire, Schedule, ScheduleStop
 from stado.core.spec import differing_fields
 from stado.core.states import State
+from stado.core.zones import zone_named
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
 from stado.jobs import snapshots
 from stado.jobs.finding import find_job
@@ -23,7 +24,6 @@ from stado.jobs.firing import finish_firing, replaced
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.jobs.status import states_of
 from stado.jobs.submission import job_ids_of
-from stado.jobs.zones import zone_named
 from stado.storage.port import Entry, walk
 
 Change = Callable[[Stored[Schedule]], Schedule | None]

@@ -167,8 +167,9 @@ def test_a_window_is_kept_with_its_zone() -> None:
     ("text", "told"),
     [
         ("", "must be WHOSE:DAYS@FROM-TO@ZONE"),
-        ("all:mon-fri@18:00-08:00@Europe/Berln", "there is no time zone 'Europe/Berln': did you "),
+        ("all:mon-fri@18:00-08:00@Europe/Berln", "there is no time zone 'Europe/Berln'; did you "),
         ("all:mon-fri@18:00-08:00@../etc/passwd", "there is no time zone '../etc/passwd'"),
+        ("all:mon-fri@18:00-08:00@localtime", "there is no time zone 'localtime'"),
         ("all:mon-fri@18:00-08:00@Europe", "there is no time zone 'Europe'"),
         ("all:mon-fri@18:00-18:00", "is empty: it closes when it opens; a whole day is 00:00-24"),
         ("all:mon-fri@24:00-18:00", "must be"),
