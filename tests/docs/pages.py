@@ -82,7 +82,7 @@ def read_page(path: Path) -> Page:
 
 
 def _rest_of_comment(lines: Iterator[tuple[int, str]], path: Path) -> str:
-    found = []
+    found: list[str] = []
     for _, line in lines:
         if line.rstrip().endswith("-->"):
             return "\n".join([*found, line.rstrip().removesuffix("-->")])
