@@ -60,6 +60,8 @@ class Answer:
     """Whose log was read, from its beginning on."""
     read: tuple[tuple[int, bytes], ...] = ()
     """Its pieces, each with its place."""
+    schedule: str | None = None
+    """That was made, paused, resumed or removed."""
     change: PriorityChange | None = None
     """Of its priority, as it stands."""
 
@@ -131,8 +133,10 @@ class Person:
         rare = [self._repeat, self._rerun, self._rest_queue, self._close_host]
         again = [self._pause_job, self._resume, self._retry, self._delete, self._prioritize]
         again.append(self._want_room)
+        often = 2 if self._world.plan.schedules else 0
         return dice.choices(
-            [*actions, *rare, *again], weights=[*weights, 0.5, 0.5, 0.3, 0.3, 1, 1, 1, 0.3, 1, 1]
+            [*actions, *rare, *again, self._keep_schedule],
+            weights=[*weights, 0.5, 0.5, 0.3, 0.3, 1, 1, 1, 0.3, 1, 1, often],
         )[0]
 
     # --- what they do -------------------------------------------------------------------
@@ -358,6 +362,11 @@ class Person:
         open_host(repo, name, by=by)
         if dice.random() < 0.5:
             release_host(repo, name, by=by)
+
+    def _keep_schedule(self, repo: Repository) -> None:
+        from tests.simulation.timetable import keep_schedule
+
+        keep_schedule(self._world, self._host, repo)
 
     def _some_job(self) -> str | None:
         jobs = self._world.known_jobs

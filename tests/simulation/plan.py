@@ -27,6 +27,9 @@ class Plan:
     lease: float = 30.0
     grace: float = 5.0
     poll: float = 2.0
+    begins_at: float = 0.0
+    """After a full minute."""
+
     safety: float = 900.0
     """How long faults go on."""
 
@@ -58,6 +61,9 @@ class Plan:
 
     chained: float = 0.0
     """The share of submissions that have steps, and of those that wait for other jobs."""
+
+    schedules: int = 0
+    """How many there are at most at a time."""
 
     told: float = 0.0
     """The share of submissions with rules of what is told; where it is 0 coordinators have no
@@ -105,6 +111,7 @@ class Plan:
             limited=dice.choice((0.0, 0.3, 0.6)),
             chained=dice.choice((0.0, 0.0, 0.2, 0.4)),
             told=dice.choice((0.0, 0.0, 0.5)),
+            schedules=dice.choice((0, 0, 1, 2)),
             placed=placed,
             room_waits=draw_room_waits(kernel) if placed else RoomWaits(),
             running_jobs=dice.choice((None, None, None, 1, 2)),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stado.core import keys
+from stado.core.documents import decode
+from stado.core.schedules import Schedule
 from stado.core.spec import After, Step
 from stado.core.states import AfterWhen, State
 from stado_agent.making_room import RoomWaits
@@ -325,3 +327,24 @@ def _submit_urgent(stage: Stage) -> None:
 def _is_asked_for_room(stage: Stage) -> bool:
     asks = (keys.asks(job_id, 1) for job_id in stage.job_ids("run"))
     return any(stage.store.list(key, limit=1) for key in asks)
+
+
+@scenario(
+    "schedule",
+    requests_min=30,
+    ends=(State.COMPLETED,),
+    starts=1,
+    plan=replace(PLAN, begins_at=57.0),
+)
+def _schedule(stage: Stage) -> None:
+    """Its first due time is submitted, and somebody pauses it meanwhile."""
+    stage.schedule("ann", "s", Script(seconds=0.5), end_seconds=600.0)
+    stage.when(lambda: _is_firing(stage), lambda: stage.pause_schedule("bob", "s"))
+    stage.after(5.0, lambda: None)
+
+
+def _is_firing(stage: Stage) -> bool:
+    """Or it has been."""
+    found = stage.store.list(keys.SCHEDULES)
+    schedules = [decode(Schedule, one.key, stage.store.get(one.key).data) for one in found]
+    return any(one.firing is not None or one.fires for one in schedules)

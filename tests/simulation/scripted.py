@@ -16,7 +16,7 @@ OUTAGE_SECONDS = 25.0
 
 _PERSON = "cli"
 _ACTORS = frozenset(("supervisor", _PERSON))
-_OF_A_JOB = frozenset(("status", "room", *(state.value for state in State)))
+_OF_A_JOB = frozenset(("schedules", "status", "room", *(state.value for state in State)))
 
 
 class Fault(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.simulation.commands import VERIFY, Script
 from tests.simulation.people import Answer, placed
 from tests.simulation.process import SimHost
 from tests.simulation.scripted import OUTAGE_SECONDS, Fault, Scripted
+from tests.simulation.timetable import make_schedule, pause_schedule
 from tests.simulation.weather import Fate
 from tests.simulation.world import FOLDERS, World
 
@@ -153,6 +154,14 @@ class Stage(World):
     def set_priority(self, who: str, run_id: str, priority: int) -> None:
         self._send(who, partial(self._set_priority, run_id=run_id, who=who, priority=priority))
 
+    def schedule(self, who: str, name: str, script: Script, *, end_seconds: float) -> None:
+        """Due each minute, until then."""
+        self.scripts[f"of-{name}"] = script
+        self._send(who, partial(self._schedule, who=who, name=name, end_seconds=end_seconds))
+
+    def pause_schedule(self, who: str, name: str) -> None:
+        self._send(who, partial(self._pause_schedule, who=who, name=name))
+
     def delete(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._delete, run_id=run_id, who=who))
 
@@ -196,11 +205,14 @@ class Stage(World):
     # --- what people do -----------------------------------------------------------------
 
     def _send(self, who: str, work: Callable[[Repository], None]) -> None:
+        self._errands.append(Errand(self, self._host_of(who), work, again=self._people_repeat))
+
+    def _host_of(self, who: str) -> SimHost:
         host = next((host for host in self.laptops if host.name == who), None)
         if host is None:
             host = self._host(who)
             self.laptops.append(host)
-        self._errands.append(Errand(self, host, work, again=self._people_repeat))
+        return host
 
     def _follow(self, repo: Repository, *, run_id: str) -> None:
         for job_id in self.job_ids(run_id):
@@ -263,6 +275,14 @@ class Stage(World):
                     change=receipt.change,
                 )
             )
+
+    def _schedule(self, repo: Repository, *, who: str, name: str, end_seconds: float) -> None:
+        if self.kernel.now < end_seconds:
+            make_schedule(self, repo, name, by=who, end_seconds=end_seconds)
+
+    def _pause_schedule(self, repo: Repository, *, who: str, name: str) -> None:
+        with suppress(NotFound):
+            pause_schedule(self, self._host_of(who), repo, name)
 
     def _delete(self, repo: Repository, *, run_id: str, who: str) -> None:
         for job_id in self.job_ids(run_id):

@@ -30,6 +30,7 @@ from stado.core.records import (
     Record,
     RunRecord,
 )
+from stado.core.schedules import Schedule
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Request
 from stado.core.states import Opening, State
@@ -99,6 +100,7 @@ class World:
         self.kernel = Kernel(seed)
         self.folder = folder
         self.plan = plan if plan is not None else Plan.drawn(self.kernel)
+        self.kernel.now = self.plan.begins_at
         self.trace = Trace(self.kernel, folder, out)
         self.violation: Violation | None = None
         self.healing = False
@@ -413,10 +415,17 @@ class World:
                 yield f"{job_id} rests nowhere"
 
     def _unfinished(self) -> Iterator[str]:
+        now = self.store.now()
         for entry in walk(self.store, keys.RUNS):
             run = decode(RunRecord, entry.key, self.store.get(entry.key).data)
             if not run.complete:
                 yield f"{entry.key} is not complete"
+        for entry in walk(self.store, keys.SCHEDULES):
+            schedule = decode(Schedule, entry.key, self.store.get(entry.key).data)
+            if schedule.firing is not None:
+                yield f"{entry.key} is firing"
+            if schedule.paused is None and (schedule.next_at or now) < now:
+                yield f"{entry.key} is due"
         for entry in walk(self.store, keys.QUOTA):
             if entry.size:
                 yield f"{entry.key} is taken"

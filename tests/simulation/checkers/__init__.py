@@ -17,6 +17,7 @@ from tests.simulation.checkers.quotas import QuotasChecker
 from tests.simulation.checkers.rest import RestChecker
 from tests.simulation.checkers.retries import RetriesChecker
 from tests.simulation.checkers.rooms import RoomsChecker
+from tests.simulation.checkers.schedules import SchedulesChecker
 from tests.simulation.checkers.seals import SealsChecker
 from tests.simulation.checkers.starts import StartsChecker
 from tests.simulation.checkers.starving import StarvingChecker
@@ -46,5 +47,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     StarvingChecker,
     QuotasChecker,
     AssignmentsChecker,
+    SchedulesChecker,
     RestChecker,
 )
