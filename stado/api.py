@@ -103,6 +103,7 @@ class JobOptions(TypedDict, total=False):
     final: bool
     notify: Sequence[str]
     max_lease_losses: int | Literal["unlimited"] | None
+    terminates_agent: bool
     verify: str | None
     host_dir: str | os.PathLike[str] | None
     pre_command: str | None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stado.core.admission import Reservation
+from stado.core.moves import Loss
 from stado.core.records import Holder
 from stado.core.states import Reason, State
 from stado.errors import EngineFailed, StoreError, Unreadable
@@ -201,11 +202,14 @@ class Aftermath:
         ending = ending_of_lost(
             self._repo,
             found.record,
-            started_at=beat.value.started_at if beat is not None and own else None,
-            heard_at=beat.value.last_sign_at if beat is not None and own else None,
-            by=self._claimant.consumer,
-            reason=Reason.SUPERVISOR_DIED,
-            detail="its supervisor died, and what it was running was ended",
+            Loss(
+                started_at=beat.value.started_at if beat is not None and own else None,
+                heard_at=beat.value.last_sign_at if beat is not None and own else None,
+                by=self._claimant.consumer,
+                reason=Reason.SUPERVISOR_DIED,
+                detail="its supervisor died, and what it was running was ended",
+                agent_gone=holder.incarnation != self._claimant.incarnation,
+            ),
         )
         give_verdict(self._repo, as_queued_last(self._repo, found.record), ending)
         settle(self._repo, job_id, epoch)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stado.core import moves
+from stado.core.moves import Loss
 from stado.core.order import ReadyEntry
 from stado.core.records import (
     RAN_SECONDS_MAX,
@@ -812,11 +813,13 @@ class JobRun:
         return ending_of_lost(
             self._repo,
             self._record,
-            started_at=self._started_at,
-            heard_at=self._exited_at or self._repo.now(),
-            by=self._host.claimant.consumer,
-            reason=Reason.LEASE_EXPIRED,
-            detail="its worker could not give a sign of life in time",
+            Loss(
+                started_at=self._started_at,
+                heard_at=self._exited_at or self._repo.now(),
+                by=self._host.claimant.consumer,
+                reason=Reason.LEASE_EXPIRED,
+                detail="its worker could not give a sign of life in time",
+            ),
         )
 
     def _adopt(self, cell: EndCell) -> bool:

@@ -213,6 +213,11 @@ _ORDER_AND_SIZE = (
         metavar="N|unlimited",
         help="How often to queue the job again after its host was lost.  [default: 3]",
     ),
+    click.option(
+        "--terminates-agent/--no-terminates-agent",
+        default=False,
+        help="Its command ends the agent that runs it: that this agent is gone is its success.",
+    ),
 )
 
 _EXECUTION = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stado.services.service import Kind, Scope, Service
     from stado.services.unit import Stated
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _LINES = 10
 _PROGRAM = ("-P", "-m", "stado.cli.main")
@@ -389,7 +389,7 @@ def _follow_start(service: Service) -> int:
         render.tell(f"  {line}")
     scope = " --user" if service.scope is Scope.USER else ""
     if not failed:
-        said = state.status_text or "it does not say why"
+        said = state.status_text or "it has not said anything"
         render.tell(f"{service.unit} is not at work yet ({said}); systemd goes on trying")
         return 1
     render.tell(
@@ -442,7 +442,8 @@ class Installed(NamedTuple):
 
 
 def find_installed(kind: Kind, *, user: bool, system: bool, name: str | None) -> Installed:
-    """Where neither scope is named, the one that has it. Raises `Refused`."""
+    """Where neither scope is named, the one that has it; where both have, one's own, or root's that
+    of the host. Raises `Refused`."""
     from stado.cli.context import service_host, service_places
     from stado.services.service import Scope, check_name, unit_name
     from stado.services.unit import read_unit
@@ -467,9 +468,8 @@ def find_installed(kind: Kind, *, user: bool, system: bool, name: str | None) ->
             f"there is no {unit} in {where}: `stado {kind} install` makes one"
             + ("" if name else "; one with a name of its own is found with --name"),
         )
-    if len(found) > 1:
-        raise Refused("scope_unclear", f"{unit} is there twice: say which, --user or --system")
-    return found[0]
+    own = scope_of(user=False, system=False)
+    return next((one for one in found if one.scope is own), found[0])
 
 
 def _uninstall(

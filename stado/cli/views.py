@@ -124,6 +124,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "inputs": [_input_fields(one) for one in spec.inputs],
         "lease_losses": record.lease_losses,
         "final": spec.final,
+        "terminates_agent": spec.terminates_agent,
         "notify": record.notice_rules,
         "manual_retries": record.manual_retries,
         "pauses": record.pauses,

@@ -4,6 +4,7 @@ whoever computes it, so that any number of settlers write the same thing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from stado.core import clocks
@@ -21,7 +22,7 @@ from stado.core.records import (
 from stado.core.retries import rule_of
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import MAX_LEASE_LOSSES_DEFAULT, Spec
-from stado.core.states import Opening, Reason, State, Verdict
+from stado.core.states import JobType, Opening, Reason, State, Verdict
 from stado.core.usage import ran_until, used_with
 
 DETAIL_MAX = 1024
@@ -222,30 +223,48 @@ def told_of(record: Record, end: Awaited, *, nonce: str) -> Record | None:
     return record.evolve(doomed_by=end, nonce=nonce)
 
 
-def lost(
-    record: Record,
-    *,
-    started_at: datetime | None,
-    heard_at: datetime | None,
-    now: datetime,
-    by: str,
-    reason: Reason,
-    detail: str,
-) -> Ending:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What whoever ends an epoch without its holder knows of it."""
+
+    started_at: datetime | None
+    """When its command was started, as its last beat told."""
+    heard_at: datetime | None
+    """Its last sign of life."""
+    by: str
+    """Who ends it."""
+    reason: Reason
+    detail: str
+    agent_gone: bool = False
+    """Whether the agent that claimed it is gone, too."""
+
+
+def lost(record: Record, loss: Loss, *, now: datetime) -> Ending:
     """The verdict on an epoch whose holder is gone: queued again; timed out when its time is up;
-    failed when it was lost too often. `started_at`: when its command was started, as its last beat
-    told; `heard_at`: the last sign of life."""
-    ran = ran_until(record, heard_at, started_at=started_at, estimated=True)
+    failed when it was lost too often; completed when its command had been declared to end its
+    agent, and that agent is gone."""
+    reason, detail = loss.reason, loss.detail
+    ran = ran_until(record, loss.heard_at, started_at=loss.started_at, estimated=True)
     limit = clocks.passed_limit(record, milliseconds(now))
     if limit is not None:
         return Ending(
             verdict=Verdict.TIMED_OUT,
             reason=limit.reason,
             detail=clip(f"{limit.detail}; {detail}"),
-            started_at=started_at,
+            started_at=loss.started_at,
             ended_at=now,
             ran=ran,
-            by=by,
+            by=loss.by,
+        )
+    if loss.agent_gone and loss.started_at is not None and ends_its_agent(record.spec):
+        return Ending(
+            verdict=Verdict.COMPLETED,
+            reason=Reason.AGENT_TERMINATED_AS_DECLARED,
+            detail=clip(f"its agent is gone, as its submitter declared; {detail}"),
+            started_at=loss.started_at,
+            ended_at=now,
+            ran=ran,
+            by=loss.by,
         )
     allowed = record.spec.max_lease_losses
     if allowed is None:
@@ -260,11 +279,18 @@ def lost(
         verdict=verdict,
         reason=reason,
         detail=clip(detail),
-        started_at=started_at,
+        started_at=loss.started_at,
         ended_at=now,
         ran=ran,
-        by=by,
+        by=loss.by,
     )
+
+
+def ends_its_agent(spec: Spec) -> bool:
+    """Whether that its agent is gone is a job's success. The declaration alone counts, never the
+    command's text; and not where a success has to be checked first, since nobody could."""
+    checked = spec.verify is not None or spec.expected_outputs or spec.require_checkpoint
+    return spec.terminates_agent and not checked and spec.type is not JobType.TRAIN
 
 
 def clip(detail: str) -> str:

@@ -99,6 +99,7 @@ OPTIONS: Mapping[str, _Kind] = {
     "final": _FLAG,
     "notify": _TEXTS,
     "max_lease_losses": _LOSSES,
+    "terminates_agent": _FLAG,
     "verify": _TEXT,
     "host_dir": _TEXT,
     "pre_command": _TEXT,

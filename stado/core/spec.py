@@ -282,6 +282,9 @@ class Spec(Part, frozen=True, kw_only=True):
     """Whether its end is one for ever: nobody has it retried."""
     max_lease_losses: Losses | None = None
     """How often the job is queued again after its host was lost; -1 for without limit."""
+    terminates_agent: bool = False
+    """Its command ends the agent that runs it: once it was started, that this agent is gone is its
+    success."""
     expected_outputs: Patterns = msgspec.field(default_factory=list)
     """Paths and patterns below the output folder: without a file for each the job has failed."""
     output_uri: OutputUri | None = None

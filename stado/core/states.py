@@ -121,6 +121,7 @@ class Reason(StrEnum):
     UPSTREAM_FAILED = "upstream_failed"
     YIELDED = "yielded"
     HOST_CLOSED = "host_closed"
+    AGENT_TERMINATED_AS_DECLARED = "agent_terminated_as_declared"
 
 
 class WarningCode(StrEnum):

@@ -6,8 +6,6 @@ All that comes after is a projection of the cells, and any number of settlers ma
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from stado.core import keys, moves
 from stado.core.clocks import passed_limit, time_limit
 from stado.core.ids import milliseconds
@@ -71,41 +69,24 @@ def as_queued_last(repo: Repository, record: Record) -> Record:
     return moves.as_queued(record, queued.value)
 
 
-def ending_of_lost(
-    repo: Repository,
-    record: Record,
-    *,
-    started_at: datetime | None,
-    heard_at: datetime | None,
-    by: str,
-    reason: Reason,
-    detail: str,
-) -> Ending:
+def ending_of_lost(repo: Repository, record: Record, loss: moves.Loss) -> Ending:
     """The verdict on an epoch whose holder is gone: what was asked for, else lost, or failed
-    when that happened too often. `heard_at`: its last sign of life. One read."""
+    when that happened too often, or what else `moves.lost` says. One read."""
     now = repo.now()
     asked = repo.find_asks(record.id, record.epoch)
     intent = asked.value.intent if asked is not None else None
     out_of_time = passed_limit(record, milliseconds(now)) is not None
     if asked is None or intent is None or (intent is Intent.PAUSE and out_of_time):
-        return moves.lost(
-            record,
-            started_at=started_at,
-            heard_at=heard_at,
-            now=now,
-            by=by,
-            reason=reason,
-            detail=detail,
-        )
+        return moves.lost(record, loss, now=now)
     verdict, reason = AS_ASKED[intent]
     note = f" ({asked.value.note})" if asked.value.note else ""
     return Ending(
         verdict=verdict,
         reason=reason,
-        detail=moves.clip(f"{verdict.value} {_UNANSWERED}: {detail}{note}"),
-        started_at=started_at,
+        detail=moves.clip(f"{verdict.value} {_UNANSWERED}: {loss.detail}{note}"),
+        started_at=loss.started_at,
         ended_at=now,
-        ran=ran_until(record, heard_at, started_at=started_at, estimated=True),
+        ran=ran_until(record, loss.heard_at, started_at=loss.started_at, estimated=True),
         by=asked.value.by,
     )
 

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from stado.core import keys
 from stado.core.liveness import Vigil, mass_silence
+from stado.core.moves import Loss
 from stado.core.records import Capacity, ClaimCell, Heartbeat, JobReport, Record
 from stado.core.states import Reason, State
 from stado.errors import NotFound, StoreError, Unreadable
@@ -120,6 +121,17 @@ class _Witnesses:
     def failure(self, consumer: str) -> str | None:
         """Why it is not known what the agent says now."""
         return self._failures.get(keys.capacity(consumer))
+
+    def incarnation(self, consumer: str) -> str | None:
+        """Of the agent of this name that reported last; None where none did, or what it said
+        cannot be read."""
+        stored = self._known.get(keys.capacity(consumer))
+        return None if stored is None else stored.value.incarnation
+
+    def has_left(self, consumer: str) -> bool:
+        """Whether the agent has said so."""
+        stored = self._known.get(keys.capacity(consumer))
+        return stored is not None and stored.value.stopped
 
     def report(self, look: _Look) -> JobReport | None:
         """The agent's own report of this very epoch; None when it makes none."""
@@ -358,6 +370,15 @@ class Reaper:
         at = self._repo.clock.monotonic()
         return self._agents.look(look.consumer, entry.version, at) < look.lease_seconds
 
+    def _agent_gone(self, look: _Look) -> bool:
+        """Whether the very agent that claimed the job is: it has left, or another one of its name
+        is there, or it has not been heard for a lease either."""
+        known = self._witnesses.incarnation(look.consumer)
+        holder = look.record.holder
+        if known is not None and holder is not None and known != holder.incarnation:
+            return True
+        return not self._agent_fresh(look) or self._witnesses.has_left(look.consumer)
+
     def _doubt_own_sight(self, looks: list[_Look], silence: dict[str, float], at: float) -> bool:
         """When most hosts fall silent in one turn it is more likely that we went blind: once,
         the watch starts anew."""
@@ -458,11 +479,14 @@ class Reaper:
         ending = ending_of_lost(
             self._repo,
             look.record,
-            started_at=seal.started_at,
-            heard_at=seal.heard_at,
-            by=self._by,
-            reason=Reason.LEASE_EXPIRED,
-            detail=_silence_text(look, last, silent_seconds),
+            Loss(
+                started_at=seal.started_at,
+                heard_at=seal.heard_at,
+                by=self._by,
+                reason=Reason.LEASE_EXPIRED,
+                detail=_silence_text(look, last, silent_seconds),
+                agent_gone=self._agent_gone(look),
+            ),
         )
         record = as_queued_last(self._repo, look.record)
         cell, _ = give_verdict(self._repo, record, ending)

@@ -14,6 +14,7 @@ import pytest
 
 from stado.core import keys
 from stado.core.documents import decode
+from stado.core.moves import Loss
 from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
@@ -429,6 +430,29 @@ def test_living_supervisors_of_an_earlier_agent_are_counted_and_the_dead_looked_
     assert host.world.record(State.COMPLETED, living).starts == 1
 
 
+@pytest.mark.parametrize("another", [False, True])
+def test_a_job_that_ends_its_agent_with_its_supervisor_has_completed(
+    host: Host, another: bool
+) -> None:
+    """R192: the next agent finds it so; the one that had claimed it has not ended."""
+    host.script(60)
+    (job,) = host.submit("true", terminates_agent=True)
+    host.step_to_start()
+    (supervisor,) = host.living()
+    host.step_for(30)
+    supervisor.kill()
+    if another:
+        supervisor.channel.close()
+        host.agent = host.new_agent()
+        host.agent.run(after_steps(8))
+    host.step_until(lambda: host.world.has(keys.end_cell(job, 1)))
+    end = host.world.repo.find_end(job, 1)
+    assert end is not None
+    expected = Reason.AGENT_TERMINATED_AS_DECLARED if another else Reason.SUPERVISOR_DIED
+    assert end.ending.reason is expected
+    assert host.running() == 0
+
+
 def test_a_hung_supervisor_of_an_earlier_agent_is_killed(host: Host) -> None:
     host.script(3 * LEASE)
     (job,) = host.submit("true")
@@ -464,16 +488,14 @@ def declare_lost(world: World, job: str) -> None:
     """A reaper seals the present epoch and gives it back."""
     record = world.find(job).record
     assert seal_epoch(world.repo, record, world.repo.find_heartbeat(job), by="x")
-    lost = ending_of_lost(
-        world.repo,
-        record,
+    loss = Loss(
         started_at=None,
         heard_at=None,
         by="x",
         reason=Reason.LEASE_EXPIRED,
         detail="lost",
     )
-    give_verdict(world.repo, record, lost)
+    give_verdict(world.repo, record, ending_of_lost(world.repo, record, loss))
     settle(world.repo, job, record.epoch)
 
 

@@ -89,10 +89,10 @@ def asked(ask: Callable[..., object], *, at: float | None) -> Story:
     return story
 
 
-def lost(*, allowed: int) -> Story:
+def lost(*, allowed: int, **spec: object) -> Story:
     def story(_: Path) -> Record:
         world = World()
-        job = world.submit(spec=Spec(command="", max_lease_losses=allowed))
+        job = world.submit(spec=Spec(command="", max_lease_losses=allowed).evolve(**spec))
         world.start(BOB)
         world.lose(Reaper(world.repo, by="coordinator"))
         return world.find(job).record
@@ -169,6 +169,7 @@ STORIES: dict[Reason, Story] = {
     Reason.DEADLINE_PASSED: past_its_deadline,
     Reason.PRE_RUNNING_DEADLINE: kept_from_its_start,
     Reason.BODY_HUNG: ran(FOR_EVER, idle_timeout_seconds=60),
+    Reason.AGENT_TERMINATED_AS_DECLARED: lost(allowed=0, terminates_agent=True),
     Reason.UPSTREAM_FAILED: after_one_that_failed,
 }
 

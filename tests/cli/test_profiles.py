@@ -53,6 +53,7 @@ EVERYTHING: dict[str, Any] = {
     "final": True,
     "notify": ["chat:failed"],
     "max_lease_losses": "unlimited",
+    "terminates_agent": True,
     "verify": "test -f out",
     "host_dir": "/srv",
     "pre_command": "make",
@@ -178,7 +179,14 @@ def test_options_that_are_typed_win_also_where_they_say_what_is_done_anyway(
 ) -> None:
     """R172"""
     write(folder, "every", command="run", **EVERYTHING)
-    flags = ("exclusive", "yieldable", "final", "strict-shell", "require-checkpoint")
+    flags = (
+        "exclusive",
+        "yieldable",
+        "final",
+        "strict-shell",
+        "require-checkpoint",
+        "terminates-agent",
+    )
     job_id = stado.ok(
         *("submit", "--run-id", "a", "--priority", "0", "--body-retries", "0", "--gpus", "h100"),
         *("--any-provider", "--spot", "--type", "job", "--label", "zone=c", "--env", "B=z"),

@@ -119,15 +119,15 @@ def test_the_entry_of_a_job_says_when_its_time_is_up() -> None:
 def test_a_loss_after_the_time_is_up_is_no_loss() -> None:
     """T25: such a job is not queued again."""
     record = picked_up(job(timeout_seconds=600))
-    told = {
-        "started_at": NOON,
-        "heard_at": NOON,
-        "by": "x",
-        "reason": Reason.LEASE_EXPIRED,
-        "detail": "it was silent",
-    }
-    before = moves.lost(record, now=NOON + timedelta(seconds=599), **told)  # type: ignore[arg-type]
-    after = moves.lost(record, now=NOON + timedelta(seconds=600), **told)  # type: ignore[arg-type]
+    loss = moves.Loss(
+        started_at=NOON,
+        heard_at=NOON,
+        by="x",
+        reason=Reason.LEASE_EXPIRED,
+        detail="it was silent",
+    )
+    before = moves.lost(record, loss, now=NOON + timedelta(seconds=599))
+    after = moves.lost(record, loss, now=NOON + timedelta(seconds=600))
     assert (before.verdict, after.verdict) == (Verdict.LOST, Verdict.TIMED_OUT)
     assert after.reason is Reason.ORG_RUNTIME_LIMIT_EXCEEDED
     assert after.detail is not None

@@ -61,15 +61,14 @@ def test_the_budget_of_losses_decides_whether_the_job_is_queued_again(
     allowed: int | None, losses: int, verdict: Verdict
 ) -> None:
     record = queued(lease_losses=losses, spec=queued().spec.evolve(max_lease_losses=allowed))
-    ending = moves.lost(
-        record,
+    loss = moves.Loss(
         started_at=None,
         heard_at=None,
-        now=NOW,
         by="reaper",
         reason=Reason.LEASE_EXPIRED,
         detail="silent",
     )
+    ending = moves.lost(record, loss, now=NOW)
     assert ending.verdict is verdict
     failed = verdict is Verdict.FAILED
     assert ending.reason is (Reason.LEASE_EXPIRED_MAX_ATTEMPTS if failed else Reason.LEASE_EXPIRED)

@@ -10,7 +10,7 @@ from stado.core.documents import COUNT_MAX, decode
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, Usage
 from stado.core.spec import Step, StepOf
-from stado.core.states import JobType, Verdict
+from stado.core.states import JobType, Reason, Verdict
 from stado.core.usage import (
     DAY_MS,
     Use,
@@ -97,15 +97,14 @@ def test_what_was_adopted_counts_from_where_the_epoch_before_ended() -> None:
 
 
 def test_a_lost_epoch_counts_until_it_was_heard_last() -> None:
-    ending = moves.lost(
-        running(),
+    loss = moves.Loss(
         started_at=NOW,
         heard_at=NOW + HOUR,
-        now=NOW + 2 * HOUR,
         by="reaper",
-        reason=None,  # type: ignore[arg-type]
+        reason=Reason.LEASE_EXPIRED,
         detail="silent",
     )
+    ending = moves.lost(running(), loss, now=NOW + 2 * HOUR)
     assert ending.ran == Ran(began_at=NOW, ended_at=NOW + HOUR, estimated=True)
 
 

@@ -278,6 +278,13 @@ def test_a_rerun_keeps_the_run_time_that_was_stated(world: World) -> None:
     assert record.spec.runtime_seconds_estimate == 7200
 
 
+def test_a_rerun_carries_the_declaration_that_it_ends_its_agent(world: World) -> None:
+    """R194"""
+    spec = Spec(command="", terminates_agent=True)
+    again = rerun(world.repo, world.submit(spec=spec), run_id=None, submitter="ada")
+    assert world.record(State.QUEUED, again.base_id).spec.terminates_agent
+
+
 def test_a_rerun_with_a_run_id_happens_once(world: World) -> None:
     """R207, R130"""
     job = in_state(world, State.FAILED)

@@ -7,7 +7,7 @@ import pytest
 from stado.core import keys
 from stado.core.records import Ending, Intent, Phase
 from stado.core.spec import Spec
-from stado.core.states import Reason, State, Verdict
+from stado.core.states import JobType, Reason, State, Verdict
 from stado.errors import StoreError, Unavailable
 from stado.jobs import saving
 from stado.jobs.changes import cancel
@@ -551,6 +551,95 @@ def test_an_unlimited_budget_is_never_spent(world: World) -> None:
         world.start()
         assert world.lose(reaper(world)).reaped == [job]
     assert world.states(job) == {State.QUEUED}
+
+
+# --- jobs that end their agent --------------------------------------------------------------
+
+STOPS_ITS_AGENT = Spec(command="", terminates_agent=True, max_lease_losses=0)
+ANOTHER = Claimant(ALICE.consumer, "another", ALICE.host)
+"""The agent after ALICE's."""
+
+
+def ended(world: World, job: str) -> Ending:
+    found = world.repo.find_end(job, 1)
+    assert found is not None
+    return found.ending
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_the_agent_that_is_gone_is_the_success_of_who_declared_so(world: World, once: bool) -> None:
+    """R192, T27: it is not queued again, and not lost once too often."""
+    job = world.submit(spec=STOPS_ITS_AGENT)
+    world.start()
+    if once:
+        world.clock.sleep(2 * LEASE)
+    assert world.lose(reaper(world, once=once)).reaped == [job]
+    assert world.states(job) == {State.COMPLETED}
+    ending = ended(world, job)
+    assert (ending.verdict, ending.reason) == (
+        Verdict.COMPLETED,
+        Reason.AGENT_TERMINATED_AS_DECLARED,
+    )
+    assert ending.exit_code is None
+    assert "its agent is gone, as its submitter declared" in (ending.detail or "")
+
+
+def test_another_agent_of_the_name_says_that_the_one_before_is_gone(world: World) -> None:
+    """R192: it came up again, and runs something else."""
+    job = world.submit(spec=STOPS_ITS_AGENT)
+    world.start()
+    agent, judge = Agent(world, ANOTHER), reaper(world)
+    while not judge.turn().reaped:
+        agent.broadcast()
+        world.clock.sleep(TICK)
+    assert ended(world, job).reason is Reason.AGENT_TERMINATED_AS_DECLARED
+
+
+def test_a_silent_job_of_an_agent_that_is_there_is_lost(world: World) -> None:
+    """R192: what ended was the job alone."""
+    job = world.submit(spec=STOPS_ITS_AGENT)
+    world.start()
+    agent, judge = Agent(world), reaper(world)
+    while not judge.turn().reaped:
+        agent.broadcast()
+        world.clock.sleep(TICK)
+    assert ended(world, job).reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terminates_agent": False},
+        {"verify": "true"},
+        {"expected_outputs": ["a"]},
+        {"require_checkpoint": True},
+        {"type": JobType.TRAIN},
+    ],
+)
+def test_only_the_declaration_counts_and_nothing_that_had_to_be_checked_is_taken_for_done(
+    world: World, changes: dict[str, object]
+) -> None:
+    """R193, R197"""
+    job = world.submit("systemctl stop stado-agent", spec=STOPS_ITS_AGENT.evolve(**changes))
+    world.start()
+    assert world.lose(reaper(world)).reaped == [job]
+    assert ended(world, job).reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS
+
+
+def test_a_command_that_was_never_started_has_ended_no_agent(world: World) -> None:
+    """R192"""
+    job = world.submit(spec=STOPS_ITS_AGENT.evolve(max_lease_losses=3))
+    assert world.claim() is not None
+    assert world.lose(reaper(world)).reaped == [job]
+    assert world.states(job) == {State.QUEUED}
+
+
+def test_a_cancel_goes_before_the_declaration(world: World) -> None:
+    job = world.submit(spec=STOPS_ITS_AGENT)
+    world.start()
+    cancel(world.repo, job, by="ada")
+    world.lose(reaper(world))
+    assert world.states(job) == {State.CANCELLED}
 
 
 def busy_hosts(world: World, count: int) -> list[str]:

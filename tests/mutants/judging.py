@@ -8,7 +8,7 @@ from datetime import datetime
 from stado.core import keys, moves, order
 from stado.core.order import ReadyEntry, entry_key, entry_name
 from stado.core.records import Asks, ClaimCell, CoordinatorLease, Ending, Heartbeat, Record
-from stado.core.states import Reason, State
+from stado.core.states import State
 from stado.errors import StoreError
 from stado.jobs import queue_index, reaping, submission, submit
 from stado.jobs.leadership import CoordinatorWatch, Leadership
@@ -40,26 +40,9 @@ def list_and_keep_watching(self: Reaper) -> list[Entry]:
     return entries
 
 
-def lost_any_number_of_times(
-    record: Record,
-    *,
-    started_at: datetime | None,
-    heard_at: datetime | None,
-    now: datetime,
-    by: str,
-    reason: Reason,
-    detail: str,
-) -> Ending:
+def lost_any_number_of_times(record: Record, loss: moves.Loss, *, now: datetime) -> Ending:
     spec = record.spec.evolve(max_lease_losses=-1)
-    return _lost(
-        record.evolve(spec=spec),
-        started_at=started_at,
-        heard_at=heard_at,
-        now=now,
-        by=by,
-        reason=reason,
-        detail=detail,
-    )
+    return _lost(record.evolve(spec=spec), loss, now=now)
 
 
 def no_answer_is_no_checkpoint(self: Reaper, look: reaping._Look) -> float:
@@ -257,6 +240,19 @@ MUTANTS = (
         f"{REAPING}::test_a_job_fails_when_its_budget_of_losses_is_spent",
         replaced(moves, "lost", lost_any_number_of_times),
         {"allowed": 0, "starts": 1},
+    ),
+    Mutant(
+        "every agent counts as gone",
+        "A job that ends its agent has completed only if the agent that claimed it is gone.",
+        f"{REAPING}::test_a_silent_job_of_an_agent_that_is_there_is_lost",
+        replaced(Reaper, "_agent_gone", lambda *_: True),
+    ),
+    Mutant(
+        "commands are read for what they end",
+        "Only the declaration says that a job ends its agent.",
+        f"{REAPING}::test_only_the_declaration_counts_and_nothing_that_had_to_be_checked_is_taken_for_done",
+        replaced(moves, "ends_its_agent", lambda spec: "stop" in spec.command),
+        {"changes": {"terminates_agent": False}},
     ),
     Mutant(
         "seals of dead reapers are left",

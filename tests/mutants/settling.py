@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from stado.core import keys, moves
 from stado.core.records import ClaimCell, EndCell, Ending, Intent, Record, policy_name
-from stado.core.states import Reason, State, Verdict
+from stado.core.states import State, Verdict
 from stado.jobs import asking, changes, endings, finding, policy_seals
 from stado.jobs.changes import Stopping
 from stado.jobs.finding import Found
@@ -37,25 +35,8 @@ def verdict_by_create_alone(
     return repo.read_taken(EndCell, key).value, False
 
 
-def lost_without_asking(
-    repo: Repository,
-    record: Record,
-    *,
-    started_at: datetime | None,
-    heard_at: datetime | None,
-    by: str,
-    reason: Reason,
-    detail: str,
-) -> Ending:
-    return moves.lost(
-        record,
-        started_at=started_at,
-        heard_at=heard_at,
-        now=repo.now(),
-        by=by,
-        reason=reason,
-        detail=detail,
-    )
+def lost_without_asking(repo: Repository, record: Record, loss: moves.Loss) -> Ending:
+    return moves.lost(record, loss, now=repo.now())
 
 
 def settle_backwards(repo: Repository, job_id: str, epoch: int) -> EndCell | None:

@@ -70,6 +70,7 @@ EXAMPLES: dict[str, tuple[Any, list[str]]] = {
     "notify": (["team:failed", "a:STOPPED"], ["team:failed", "a:STOPPED"]),
     "then": ({"export": "a", "eval": "b=c"}, ["export=a", "eval=b=c"]),
     "max_lease_losses": ("unlimited", ["unlimited"]),
+    "terminates_agent": (True, []),
     "verify": ("test -e model", ["test -e model"]),
     "host_dir": (Path("/srv/data"), ["/srv/data"]),
     "pre_command": ("pip list", ["pip list"]),

@@ -154,6 +154,7 @@ class Person:
             verify=VERIFY if dice.random() < 0.2 else None,
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
+            terminates_agent=dice.random() < 0.3,
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
             runtime_seconds_estimate=dice.choice((None, None, None, 5, 60)),
             model=dice.choice((None, None, None, "tiny")),

@@ -6,7 +6,7 @@ import signal
 
 from stado.core import keys
 from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, OpenCell, Record
-from stado.core.states import Opening, State, Verdict
+from stado.core.states import Opening, Reason, State, Verdict
 from stado.jobs.logs import LogReader
 from stado.jobs.outputs import find_manifest
 from stado.jobs.repository import Repository
@@ -77,6 +77,9 @@ class RestChecker(Checker):
             self.fail(f"{record.id} is paused, and nobody asked for that")
         if ending.exit_code is None and ending.verdict is not Verdict.COMPLETED:
             return
+        if ending.reason is Reason.AGENT_TERMINATED_AS_DECLARED:
+            self._check_declared(record)
+            return
         ended = [
             command
             for command in self.world.started
@@ -89,6 +92,13 @@ class RestChecker(Checker):
         elif ending.verdict is Verdict.COMPLETED and not asked:
             self._check_log(record, ended)
             self._check_output(record, ended)
+
+    def _check_declared(self, record: Record) -> None:
+        """Nobody saw it succeed: it was declared, it was started, and nothing was to be checked."""
+        spec = record.spec
+        started = any(command.job_id == record.id for command in self.world.started)
+        if not (spec.terminates_agent and started and spec.verify is None):
+            self.fail(f"{record.id} completed though nobody saw it, and it was not declared so")
 
     def _cancel_asked(self, record: Record) -> bool:
         """By a flag or an intent. Who cancels gives up what the store does not take of a job that
