@@ -25,7 +25,7 @@ PACKAGES = (
     *("procps", "git"),
 )
 BUILD_SECONDS = 900
-RUN_SECONDS = 1500
+RUN_SECONDS = 3600
 UNIT = """\
 [Unit]
 Description=Try stado's services
