@@ -245,6 +245,7 @@ class Agent:
             labels=self._labels,
             runs_images=lambda: self._engine_watch.name() is not None,
             full_groups=lambda: self._full_scopes.groups | self._closed_windows.groups,
+            price_per_hour=self._price_per_hour,
         )
         self._aftermath = Aftermath(
             repo,
@@ -812,7 +813,7 @@ class Agent:
             machine_type=self._settings.what.machine_type,
             provider=self._settings.what.provider,
             spot=self._settings.what.spot,
-            price_per_hour=self._settings.what.price_per_hour,
+            price_per_hour=self._price_per_hour(),
             closed=offer.closed,
             disk_total_gb=self._health.disk_total_gb(),
             disk_reserve_gb=self._health.disk_reserve_gb(),
@@ -834,6 +835,11 @@ class Agent:
             recent_ends=self._quarantine.recent_ends,
         )
         write_capacity(self._repo, capacity)
+
+    def _price_per_hour(self) -> float | None:
+        """What operators say goes before what the agent was started with."""
+        said = self._orders.orders.price_per_hour if self._orders.orders is not None else None
+        return self._settings.what.price_per_hour if said is None else said
 
     def _labels(self) -> list[str]:
         """What operators say goes before what the agent was started with."""

@@ -11,7 +11,7 @@ from stado.core.envelope import PROVIDER_DEFAULT, fact_codes, host_facts
 from stado.core.order import Needs
 from stado.jobs.claim import Place
 from stado_agent.budget import Budget
-from stado_agent.places import place_for
+from stado_agent.places import part_of_host, place_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class ThisHost:
     """The budget of a host, with what the host is beside what it has.
 
     `labels`: those that count now; `runs_images`: whether jobs in images may start here now;
-    `full_groups`: of which no further job may run anywhere for the moment."""
+    `full_groups`: of which no further job may run anywhere for the moment; `price_per_hour`: what
+    it costs now, in dollars, or None."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class ThisHost:
         labels: Callable[[], Collection[str]],
         runs_images: Callable[[], bool],
         full_groups: Callable[[], frozenset[str]],
+        price_per_hour: Callable[[], float | None],
     ) -> None:
         self._consumer = consumer
         self._what = what
@@ -48,6 +50,7 @@ class ThisHost:
         self._labels = labels
         self._runs_images = runs_images
         self._full_groups = full_groups
+        self._price_per_hour = price_per_hour
 
     def offer(self, reserved: Collection[Reservation]) -> Offer:
         """What is left beside these reservations, which are all that there are."""
@@ -59,12 +62,16 @@ class ThisHost:
 
     def place_for(self, needs: Needs, offer: Offer) -> Place:
         """What a job gets of what is left; of cards none where they do not suffice."""
-        chosen = choose_cards(needs, offer.cards) or ()
+        uuids = choose_cards(needs, offer.cards) or ()
+        chosen = [card for card in offer.cards if card.uuid in uuids]
+        cpu_milli = round(self._budget.cpu_total * 1000)
         return place_for(
             needs,
-            [card for card in offer.cards if card.uuid in chosen],
+            chosen,
             facts=frozenset(self._facts()),
             price_milli=self._price_milli(),
+            price_per_hour=self._price_per_hour(),
+            part=part_of_host(needs, chosen, cards=len(offer.cards), cpu_milli=cpu_milli),
             machine_type=self._what.machine_type,
         )
 
@@ -89,5 +96,5 @@ class ThisHost:
         )
 
     def _price_milli(self) -> int:
-        price = self._what.price_per_hour
+        price = self._price_per_hour()
         return 0 if price is None else math.ceil(price * 1000)

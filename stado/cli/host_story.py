@@ -51,6 +51,7 @@ def orders_fields(orders: HostOrders | None) -> dict[str, Any] | None:
         "closing": closing and _closing_fields(closing),
         "release": release and {"by": release.by, "at": render.instant_text(release.at)},
         "labels": orders.labels,
+        "price_per_hour": orders.price_per_hour,
         "changed_by": orders.changed_by,
         "changed_at": render.instant_text(orders.changed_at),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.options import duration, plain_text
+from stado.cli.options import duration, plain_text, price_or_default
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -221,6 +221,40 @@ def label(*, name: str, labels: tuple[str, ...], as_json: bool, target: Target) 
     def what(orders: HostOrders) -> str:
         said = ", ".join(label_texts(orders.labels)) or "nothing"
         return f"has {said} over the labels of its agent"
+
+    _say(name, change, what, as_json=as_json, target=target)
+
+
+@click.command("set")
+@_name_argument
+@click.option(
+    "--price-per-hour",
+    required=True,
+    callback=price_or_default,
+    metavar="DOLLARS|default",
+    help="What it costs; 'default': what its agent was started with.",
+)
+@json_option
+@target_options
+def set_(*, name: str, price_per_hour: float | None, as_json: bool, target: Target) -> None:
+    """Say what a host costs an hour: its jobs bear that by the part of it that they have.
+
+    It counts for what is claimed there from then on.
+
+    \b
+      stado hosts set local@lab-7 --price-per-hour 2.40
+      stado hosts set local@lab-7 --price-per-hour default
+    """
+    from stado.jobs.host_orders import price_host
+
+    user = user_name()
+
+    def change(repo: Repository, consumer: str) -> HostOrders:
+        return price_host(repo, consumer, price_per_hour, by=user)
+
+    def what(orders: HostOrders) -> str:
+        price = orders.price_per_hour
+        return "costs what its agent says" if price is None else f"costs ${price:g} an hour"
 
     _say(name, change, what, as_json=as_json, target=target)
 

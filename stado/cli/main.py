@@ -204,6 +204,7 @@ _HOSTS = DefaultGroup(
         "uncordon": LazyCommand("stado.cli.hosts", "uncordon", "Let it take jobs again."),
         "release": LazyCommand("stado.cli.hosts", "release", "Lift a host's quarantine."),
         "label": LazyCommand("stado.cli.hosts", "label", "Say what a host is, for jobs to ask."),
+        "set": LazyCommand("stado.cli.hosts", "set_", "Say what a host costs an hour."),
         "rm": LazyCommand("stado.cli.hosts", "remove", "Forget a host that is gone for good."),
     },
 )
@@ -312,6 +313,19 @@ _COORDINATOR = LazyGroup(
     },
 )
 
+_COST = LazyGroup(
+    name="cost",
+    help="What jobs cost, should cost, and might save.",
+    lazy={
+        "report": LazyCommand("stado.cli.cost", "report", "Show what jobs cost."),
+        "estimate": LazyCommand("stado.cli.cost", "estimate", "Project what a batch would cost."),
+        "allocation": LazyCommand("stado.cli.cost", "allocation", "Show who bears which part."),
+        "forecast": LazyCommand("stado.cli.cost", "forecast", "Show what this month should cost."),
+        "anomalies": LazyCommand("stado.cli.cost", "anomalies", "Show jobs that cost far more."),
+        "savings": LazyCommand("stado.cli.cost", "savings", "Show where jobs run cheapest."),
+    },
+)
+
 _LEDGER = LazyGroup(
     name="ledger",
     help="Look at what is kept of ended jobs' use, and make it anew.",
@@ -332,6 +346,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "service": _SERVICE,
     "quota": LazyCommand("stado.cli.quota", "quota", "Show limits, and who has their places."),
     "usage": LazyCommand("stado.cli.usage", "usage", "Show who has used what: GPUs, and time."),
+    "cost": _COST,
     "ledger": _LEDGER,
     "job": _JOB,
     "logs": LazyCommand("stado.cli.logs", "logs", "Print a job's log."),

@@ -117,6 +117,23 @@ def moment(
         ) from None
 
 
+def price_or_default(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Dollars an hour; None for `default`."""
+    if value is None or value.strip().lower() == "default":
+        return None
+    try:
+        price = float(value)
+    except ValueError:
+        price = -1.0
+    if not 0 < price < 100_000:
+        raise click.BadParameter(
+            f"{value!r} is no price: a number of dollars above 0 and below 100000, or 'default'.",
+            ctx,
+            param,
+        )
+    return price
+
+
 def spot(_ctx: click.Context, _param: click.Parameter, value: bool | None) -> Spot:
     """Three answers to a question that people say yes, no or nothing to."""
     from stado.core.envelope import Spot

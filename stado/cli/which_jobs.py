@@ -68,7 +68,7 @@ def _request(
     if words:
         render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
     name = "standard input" if batch == STANDARD_INPUT else batch
-    return request_of(parse_batch(_read_batch(batch), name), asked, batch=True)
+    return request_of(parse_batch(read_batch_file(batch), name), asked, batch=True)
 
 
 def _array(command: str, array: str, asked: Mapping[str, Any]) -> Request:
@@ -95,7 +95,7 @@ def _command(words: tuple[str, ...], example: str) -> str:
     return words[0]
 
 
-def _read_batch(path: str) -> bytes:
+def read_batch_file(path: str) -> bytes:
     """Not more than twice what is ever taken: comments have room, a device has an end."""
     from stado.core.spec import REQUEST_BYTES_MAX
     from stado.errors import Refused

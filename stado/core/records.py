@@ -52,6 +52,8 @@ Pace = Annotated[float, msgspec.Meta(ge=0.01, le=86_400)]
 
 Grace = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+MicroPrice = Annotated[int, msgspec.Meta(ge=0, le=10**11)]
+MicroPart = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 CardId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9:._/-]{0,99}\Z")]
 Gpus = Annotated[int, msgspec.Meta(ge=0, le=9_999)]
 """Of one host."""
@@ -175,6 +177,10 @@ class Holder(Part, frozen=True, kw_only=True):
     """Which ones."""
     hardware: Line | None = None
     """What the epoch runs on, by which run times are compared: `2x a100-sxm4-80gb`, `cpu`."""
+    price_micro: MicroPrice | None = None
+    """Millionths of a dollar that the host costs an hour; None: nobody states a price."""
+    part_micro: MicroPart | None = None
+    """Millionths of the host that the epoch has, by which its price is shared."""
 
     slots: Annotated[list[SlotName], msgspec.Meta(max_length=SLOTS_MAX)] = msgspec.field(
         default_factory=list
@@ -864,6 +870,8 @@ class HostOrders(Document, frozen=True, kw_only=True):
     """The last one."""
     labels: LabelsSaid = msgspec.field(default_factory=dict)
     """Over those that its agent was started with."""
+    price_per_hour: Price | None = None
+    """Dollars; None: what its agent was started with."""
     nonce: Code
     """New at each write."""
     changed_at: Instant

@@ -17,6 +17,7 @@ from stado.core.documents import COUNT_MAX
 from stado.core.ids import milliseconds
 from stado.core.pipelines import pipeline_root
 from stado.core.records import EndCell, Heartbeat, Ran, Record, Usage
+from stado.core.schedules import schedule_of_run
 from stado.core.states import Verdict
 
 DAY_MS = 86_400_000
@@ -48,7 +49,6 @@ _NAME = re.compile(
 _FIGURE = re.compile(r"0|[1-9][0-9]{0,12}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+.-]")
 _DIGEST = re.compile(r"![0-9a-f]{24}")
-_FIRED = re.compile(r"(.+)@[0-9]{8}T[0-9]{6}Z")
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
 
 
@@ -200,7 +200,9 @@ def _use(record: Record, ran: Ran) -> Use:
         model=record.spec.model,
         hardware=None if record.holder is None else record.holder.hardware,
         consumer=None if record.holder is None else record.holder.consumer,
-        schedule=schedule_of(record.run_id),
+        price_micro=None if record.holder is None else record.holder.price_micro,
+        part_micro=None if record.holder is None else record.holder.part_micro,
+        schedule=schedule_of_run(record.run_id),
     )
 
 
@@ -335,12 +337,6 @@ def _decoded(text: str) -> str:
     return _ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("=", "")).decode("utf-8", "replace"), text
     )
-
-
-def schedule_of(run_id: str) -> str | None:
-    """Which schedule a submission comes from, by its run id: `<schedule>@20260329T013000Z`."""
-    match = _FIRED.fullmatch(run_id)
-    return match[1] if match is not None else None
 
 
 def day_of(ms: int) -> str:

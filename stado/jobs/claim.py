@@ -61,6 +61,10 @@ class Place:
     facts: frozenset[str] | None = None
     """None: the entry said all that is asked for."""
     price_milli: int = 0
+    price_micro: int | None = None
+    """Millionths of a dollar that the host costs an hour; None: nobody states a price."""
+    part_micro: int | None = None
+    """Millionths of the host that the job gets, for its price."""
 
     def is_for(self, spec: Spec) -> bool:
         """Whether the host is one that the job asks for: an entry's name has not room for all."""
@@ -169,6 +173,8 @@ def holder_of(
         gpu_share=place.share,
         cards=list(place.cards),
         hardware=place.hardware,
+        price_micro=place.price_micro,
+        part_micro=place.part_micro,
     )
     if adopts is None:
         return holder
@@ -178,6 +184,8 @@ def holder_of(
         gpu_share=adopts.gpu_share,
         cards=adopts.cards,
         hardware=adopts.hardware,
+        price_micro=adopts.price_micro,
+        part_micro=adopts.part_micro,
     )
 
 

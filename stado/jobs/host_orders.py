@@ -109,6 +109,16 @@ def label_host(
     return _change(repo, consumer, labelled, by=by)
 
 
+def price_host(
+    repo: Repository, consumer: str, price_per_hour: float | None, *, by: str
+) -> HostOrders:
+    """What it costs, in dollars, for jobs that are claimed from then on; None: what its agent was
+    started with."""
+    return _change(
+        repo, consumer, lambda orders: orders.evolve(price_per_hour=price_per_hour), by=by
+    )
+
+
 def _change(
     repo: Repository, consumer: str, change: Callable[[HostOrders], HostOrders], *, by: str
 ) -> HostOrders:

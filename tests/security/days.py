@@ -116,6 +116,8 @@ def _look(made: Deployment, role: str) -> None:
         ("hosts",),
         ("usage", "--org"),
         ("ledger", "show"),
+        ("cost", "report"),
+        ("cost", "allocation"),
         ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),
