@@ -207,6 +207,30 @@ def test_options_that_are_typed_win_also_where_they_say_what_is_done_anyway(
     assert spec.memory_gb == 4
 
 
+def test_a_file_of_variables_wins_over_a_profile_and_what_is_typed_over_both(
+    stado: Program, world: World, folder: Path, tmp_path: Path
+) -> None:
+    """R172"""
+    write(folder, "ours", env={"A": "profile", "B": "profile", "C": "profile"})
+    variables = tmp_path / "env"
+    variables.write_text("B=file\nC=file\n")
+    words = ("--env", "C=typed", "--env-file", str(variables), "--profile", "ours", "run")
+    job_id = stado.ok("submit", "--run-id", "a", *words)
+    assert spec_of(world, job_id).environment == {"A": "profile", "B": "file", "C": "typed"}
+
+
+def test_schedules_take_profiles_as_submissions_do(
+    stado: Program, world: World, folder: Path
+) -> None:
+    """R171, R172"""
+    write(folder, "ours", command="nightly", priority=3, cpu=2)
+    words = ("schedule", "create", "--name", "n", "--cron", "@daily", "--profile", "ours")
+    stado.ok(*words, "--priority", "0")
+    job_id = stado.json("schedule", "run", "n")["job_ids"][0]
+    spec = spec_of(world, job_id)
+    assert (spec.command, spec.priority, spec.cpu) == ("nightly", 0, 2)
+
+
 def test_python_says_what_wins_in_the_same_way(stado: Program, world: World, folder: Path) -> None:
     """R172"""
     write(folder, "ours", priority=3, exclusive=True, env={"A": "1"}, gpus="a100:2")
