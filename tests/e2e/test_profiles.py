@@ -30,7 +30,7 @@ COMMANDS = {
 """What shows that a job has what its profile states; None: what the profile itself runs."""
 
 JUPYTER = """#!/bin/sh
-test "$1 $2 $3" = "lab --no-browser --ServerApp.root_dir=$STADO_OUTPUT_DIR"
+test "$1 $2 $3 $4" = "lab --no-browser --allow-root --ServerApp.root_dir=$STADO_OUTPUT_DIR"
 """
 """Stands for the program of that name, which is on the host or is not."""
 
