@@ -46,7 +46,7 @@ def call(*argv: str | Path, seconds: float = BUILD_SECONDS, **options: object) -
     subprocess.run([str(word) for word in argv], check=True, timeout=seconds, **options)  # type: ignore[call-overload]
 
 
-def build(suite: str, work: Path) -> Path:
+def build(suite: str, work: Path, parts: list[str]) -> Path:
     """The folder that becomes the machine's disk."""
     root, wheels = work / "root", work / "wheels"
     if not root.exists():
@@ -70,6 +70,7 @@ def build(suite: str, work: Path) -> Path:
     install = ("/opt/stado/bin/python", "-m", "pip", "--quiet", "install", "--no-index")
     call("chroot", root, *install, "--find-links=/opt/wheels", "stado", env=inside)
     shutil.copy(INSIDE, root / "opt/inside.py")
+    (root / "opt/parts").write_text(" ".join(parts))
     unit = root / "etc/systemd/system/try.service"
     unit.write_text(UNIT)
     wanted = unit.parent / "default.target.wants"
@@ -138,6 +139,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suite", choices=SUITES, default="trixie")
     parser.add_argument("--work", type=Path, help="Keep what is built here, for the next run.")
+    parser.add_argument(
+        "--parts", nargs="*", default=[], help="Names in inside.py; installs is the least."
+    )
     parser.add_argument("--kvm", action="store_true", help="With the processor's help.")
     options = parser.parse_args()
     missing = [
@@ -150,10 +154,12 @@ def main() -> int:
         return 2
     if options.work is not None:
         options.work.mkdir(parents=True, exist_ok=True)
-        return boot(build(options.suite, options.work), options.work, kvm=options.kvm)
+        return boot(
+            build(options.suite, options.work, options.parts), options.work, kvm=options.kvm
+        )
     with tempfile.TemporaryDirectory(prefix="stado-services-") as folder:
         work = Path(folder)
-        return boot(build(options.suite, work), work, kvm=options.kvm)
+        return boot(build(options.suite, work, options.parts), work, kvm=options.kvm)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ STADO = "/opt/stado/bin/stado"
 STORE = "/srv/queue"
 SCRATCH = "/srv/scratch"
 STAGE = Path("/srv/stage")
+PARTS = Path("/opt/parts")
+"""Names of what is tried at the first start; none: all of it."""
+
 AGENT, COORDINATOR = "stado-agent.service", "stado-coordinator.service"
 WORK = "/var/lib/stado-agent"
 
@@ -90,14 +93,11 @@ def both(result: subprocess.CompletedProcess[str]) -> str:
 
 def first() -> None:
     say(f"note systemd {run('systemctl', '--version').stdout.split()[1]}")
-    refusals()
-    installs()
-    units()
-    jobs()
-    adoption()
-    watchdog()
-    of_a_user()
-    before_the_reboot()
+    parts = (refusals, installs, units, jobs, adoption, watchdog, of_a_user, before_the_reboot)
+    wanted = PARTS.read_text().split()
+    for part in parts:
+        if not wanted or part.__name__ in wanted:
+            part()
 
 
 def refusals() -> None:
@@ -254,12 +254,21 @@ def second() -> None:
     )
     name = stage["job"]
     check("its job runs again and completes", wait(lambda: state(name) == "completed"), job(name))
+    if any(one.pw_name == "ada" for one in pwd.getpwall()):
+        after_the_reboot_of_a_user()
+    uninstalls()
+
+
+def after_the_reboot_of_a_user() -> None:
     uid = pwd.getpwnam("ada").pw_uid
     ada = ("env", f"XDG_RUNTIME_DIR=/run/user/{uid}", STADO)
     well = wait(lambda: run(*ada, "agent", "status", user="ada").returncode == 0)
     check("the user's agent is back, with nobody logged in", well)
     done = run(*ada, "agent", "uninstall", "--purge", user="ada")
     check("the user's is uninstalled", "removed" in done.stdout, both(done))
+
+
+def uninstalls() -> None:
     left = submit("left", "for i in $(seq 30); do echo $i; sleep 1; done; echo survived")
     check("a job runs", wait(lambda: state(left) == "running" and "2\n" in log(left)), job(left))
     done = stado("agent", "uninstall", "--leave-jobs", user=None)
