@@ -319,6 +319,15 @@ def test_the_loss_too_many_is_told(world: World) -> None:
     assert only(world, job, EventKind.FAILED).reason is Reason.LEASE_EXPIRED_MAX_ATTEMPTS
 
 
+def test_an_agent_that_is_gone_as_declared_is_told(world: World) -> None:
+    """T27"""
+    job, _ = started(world, Spec(command="", terminates_agent=True))
+    lose(world)
+    event = only(world, job, EventKind.COMPLETED)
+    assert (event.actor, event.reason) == ("coordinator", Reason.AGENT_TERMINATED_AS_DECLARED)
+    assert told(world, job)[-1] == event
+
+
 def test_a_retry_opens_the_next_epoch(world: World) -> None:
     """T29"""
     job, claimed = started(world)

@@ -669,6 +669,19 @@ def test_an_end_that_no_command_came_to(make_bench: MakeBench) -> None:
     assert "ended by itself with 0" in bench.violation
 
 
+def test_a_job_that_nobody_saw_succeed_and_that_was_not_declared_to_end_its_agent(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench(RestChecker)
+    record = bench.claim(bench.submit())
+    bench.start(record).die(1)
+    ending = bench.ending(Verdict.COMPLETED, None, Reason.AGENT_TERMINATED_AS_DECLARED)
+    bench.end(record, ending)
+    bench.settle(record)
+    bench.look_at_the_end()
+    assert "it was not declared so" in bench.violation
+
+
 def test_a_command_that_was_stopped_and_is_said_to_have_failed(make_bench: MakeBench) -> None:
     bench = make_bench(RestChecker)
     record = bench.claim(bench.submit())
