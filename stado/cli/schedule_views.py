@@ -266,10 +266,15 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
         "run_id": outcome.run_id,
         "due_at": instant_text(outcome.at) if outcome.was_due else None,
         "asked_at": None if outcome.was_due else instant_text(outcome.at),
-        "job_ids": outcome.job_ids,
-        "statuses": {job_id: state.value for job_id, state in outcome.states.items()},
+        "jobs": [_job_fields(job_id, outcome) for job_id in outcome.job_ids],
         "problem": outcome.problem,
     }
+
+
+def _job_fields(job_id: str, outcome: Outcome) -> dict[str, Any]:
+    """Null: it is deleted, or moved while one looked."""
+    state = outcome.states.get(job_id)
+    return {"job_id": job_id, "status": None if state is None else state.value}
 
 
 def _dropped_fields(dropped: DroppedFire) -> dict[str, Any]:

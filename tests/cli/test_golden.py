@@ -152,6 +152,24 @@ CASES: tuple[tuple[str, int, str], ...] = (
     ("cancel-all", 0, "cancel all --yes --no-wait --json"),
     ("job-delete", 0, "job delete completed --yes --json"),
     ("job-retry-deleted", 2, "job retry completed --json"),
+    ("schedule-create", 0, "schedule create --name nightly --cron @daily --env A=b run --json"),
+    (
+        "schedule-create-again",
+        0,
+        "schedule create --name nightly --cron @daily --env A=b run --json",
+    ),
+    ("schedule-create-other", 2, "schedule create --name nightly --cron @hourly run --json"),
+    ("schedule-create-invalid", 2, "schedule create --cron @reboot run --json"),
+    ("schedule-run", 0, "schedule run nightly --json"),
+    ("schedule-list", 0, "schedule list --json"),
+    ("schedule-show", 0, "schedule show nightly --json"),
+    ("schedule-next", 0, "schedule next nightly --json"),
+    ("schedule-history", 0, "schedule history nightly --json"),
+    ("schedule-pause", 0, "schedule pause nightly --json"),
+    ("schedule-show-paused", 0, "schedule show nightly --json"),
+    ("schedule-resume", 0, "schedule resume nightly --json"),
+    ("schedule-rm", 0, "schedule rm nightly --json"),
+    ("schedule-rm-unknown", 2, "schedule rm nightly --json"),
 )
 """Name of the file, exit code, command; one after another on one stage."""
 

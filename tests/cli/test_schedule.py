@@ -243,7 +243,7 @@ def test_a_list_says_when_each_is_due_what_came_of_it_and_which_are_paused(
     assert nightly.endswith("python nightly.py")
     rows = {row["schedule"]: row for row in stado.json("schedule", "list")["schedules"]}
     assert rows["busy"]["skipped"]["reason"] == "overlap"
-    assert list(rows["busy"]["last"]["statuses"].values()) == ["queued"]
+    assert [job["status"] for job in rows["busy"]["last"]["jobs"]] == ["queued"]
     assert rows["asleep"]["paused_by"] == "ada"
 
 
@@ -318,7 +318,7 @@ def test_its_history_tells_what_became_of_each(stado: Program, world: World) -> 
     assert " CE" in row
     assert f"completed  {job}  nightly@" in row
     (one,) = stado.json("schedule", "history", "nightly")["submissions"]
-    assert (one["due_at"], one["statuses"]) == (None, {job: "completed"})
+    assert (one["due_at"], one["jobs"]) == (None, [{"job_id": job, "status": "completed"}])
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.mutants import (
     claims,
     closing,
+    firing,
     following,
     judging,
     limiting,
@@ -35,6 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *working.MUTANTS,
     *storing.MUTANTS,
     *following.MUTANTS,
+    *firing.MUTANTS,
     *retrying.MUTANTS,
     *metering.MUTANTS,
     *limiting.MUTANTS,
