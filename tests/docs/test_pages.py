@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import Step, alike, differs, read_page
 from tests.docs.terminal import ROOT, Terminal, run
 
-PAGES = ["docs/tutorial.md"]
+PAGES = ["docs/tutorial.md", "docs/schedules.md"]
 
 _STEP_SECONDS = 90
 
