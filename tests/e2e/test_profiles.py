@@ -30,7 +30,8 @@ COMMANDS = {
 """What shows that a job has what its profile states; None: what the profile itself runs."""
 
 JUPYTER = """#!/bin/sh
-test "$1 $2 $3 $4" = "lab --no-browser --allow-root --ServerApp.root_dir=$STADO_OUTPUT_DIR"
+touch "$STADO_CHECKPOINT_DIR/a.ipynb"
+test "$1 $2 $3 $4" = "lab --no-browser --allow-root --ServerApp.root_dir=$STADO_CHECKPOINT_DIR"
 """
 """Stands for the program of that name, which is on the host or is not."""
 
@@ -60,6 +61,8 @@ def test_each_profile_runs_where_there_is_room_for_it(
     assert {name: status.state for name, status in ended.items()} == dict.fromkeys(
         COMMANDS, State.COMPLETED
     )
+    left = jobs["notebook"].outputs(tmp_path / "left")
+    assert [path.name for path in left] == ["a.ipynb"]
 
 
 def test_a_session_holds_its_room_until_it_is_stopped(
