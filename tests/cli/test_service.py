@@ -19,6 +19,7 @@ import pytest
 
 from stado.core import keys
 from tests.cli.conftest import Program, World, report
+from tests.system.orphans import need_orphans
 
 HOST = socket.gethostname()
 _LOOKS = 400
@@ -55,6 +56,7 @@ class Leaving:
 
 @pytest.fixture
 def leaving(tmp_path: Path) -> Iterator[Leaving]:
+    need_orphans()
     made = Leaving(tmp_path)
     yield made
     made.end()

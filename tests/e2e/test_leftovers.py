@@ -17,6 +17,7 @@ from stado.core.states import State
 from stado.system.host_processes import LiveHostProcesses
 from tests.e2e.conftest import MakeFleet
 from tests.e2e.fleet import SMALL, wait_for
+from tests.system.orphans import need_orphans
 
 
 def test_leavings_of_a_dead_agent_are_found_and_ended_and_those_of_a_living_one_are_not(
@@ -24,6 +25,7 @@ def test_leavings_of_a_dead_agent_are_found_and_ended_and_those_of_a_living_one_
 ) -> None:
     """R204: an agent and its supervisor are killed, and never come back; its job's processes go on,
     in sessions of their own."""
+    need_orphans()
     monkeypatch.setenv("USER", "ada")
     fleet = make_fleet(lease_seconds=600)
     for name, value in fleet.settings.environment().items():

@@ -21,6 +21,7 @@ from stado.system.host_processes import LiveHostProcesses
 from stado.system.identity import find_process
 from stado.system.processes import LiveProcesses
 from tests.system.commands import WAIT_SECONDS, eventually, kill, shell
+from tests.system.orphans import need_orphans
 
 HOLDS = LiveHostProcesses()
 
@@ -30,6 +31,7 @@ IGNORING = "trap '' TERM; while :; do sleep 0.1; done"
 @pytest.fixture
 def job() -> Iterator[str]:
     """An id that no other job on this machine has; what is left of it is ended."""
+    need_orphans()
     job_id = "".join(secrets.choice(string.ascii_lowercase) for _ in range(16))
     yield job_id
     for one in of(job_id):
