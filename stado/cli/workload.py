@@ -130,13 +130,10 @@ def _tell_started(repo: Repository, request: Request, submission: Submission, wo
 def sessions(*, show_all: bool, as_json: bool, target: Target) -> None:
     """List everybody's sessions that wait, run or are paused, the newest first."""
     from stado.cli import render, views
-    from stado.core.states import State
-    from stado.jobs.listings import Wanted, newest
+    from stado.jobs.workloads import sessions as sessions_of
 
-    live = () if show_all else tuple(state for state in State if not state.terminal)
     with opened_repository(target) as repo:
-        wanted = Wanted(states=live, workloads=True)
-        listing = newest(repo, limit=_SESSIONS_MAX, wanted=wanted)
+        listing = sessions_of(repo, ended=show_all, limit=_SESSIONS_MAX)
         now = repo.now()
     if as_json:
         render.print_json(views.listing_fields(listing, {}, now))

@@ -118,17 +118,23 @@ class Listing:
 
 
 def newest(
-    repo: Repository, *, limit: int, wanted: Wanted = ALL_JOBS, rolled: bool = False
+    repo: Repository,
+    *,
+    limit: int,
+    wanted: Wanted = ALL_JOBS,
+    rolled: bool = False,
+    without: Collection[str] = (),
 ) -> Listing:
     """The newest jobs. `rolled`: one row a pipeline. Requests: 8 listings, a read a job that is in
     the list and two more if it runs, whatever the history; more listings beyond a thousand rows.
-    With `wanted.by_record` a read for each job that is looked at."""
+    With `wanted.by_record` a read for each job that is looked at; those that are known not to be
+    wanted can be named (`without`)."""
     deep = LOOKED_AT_MAX if wanted.by_record else max(COUNTED_MAX, limit + 1)
     names, paused = list_all(repo, lambda state: head_of(repo, state, "", deep))
     counted = Counter(shown_state(found) for found in names.states.values())
     counts = {state: min(count, COUNTED_MAX) for state, count in counted.items()}
     chosen = names.only(wanted.prefixes)
-    order = _in_order(chosen)
+    order = [job_id for job_id in _in_order(chosen) if job_id not in without]
     # Beyond so many the jobs of a prefix whose listing was cut would be missing between others.
     reliable = order[:deep] if chosen.full else order
     gathered = _gather(repo, reliable, _named(repo, chosen), limit, wanted, rolled)

@@ -7,14 +7,19 @@ from __future__ import annotations
 from stado.core.order import needs_of
 from stado.core.records import Record
 from stado.core.spec import Spec
+from stado.core.states import State
 from stado.core.workload_places import choose_place
 from stado.errors import Refused
 from stado.jobs.fitting import Cause, Demand, views
 from stado.jobs.health import Fleet
+from stado.jobs.listings import Listing, Wanted, newest
 from stado.jobs.queue_index import read_page
 from stado.jobs.repository import Repository
 from stado.jobs.sight import present_record
 from stado.jobs.waiting import why_not_let_in
+
+_PAGES_MAX = 10
+"""Of the queue, that are looked through for jobs that cannot be sessions."""
 
 
 def place(repo: Repository, spec: Spec) -> str:
@@ -44,6 +49,27 @@ def placed_before(repo: Repository, run_id: str) -> str | None:
     """The worker that was chosen when this run was submitted; None: there is no such run."""
     run = repo.find_run(run_id)
     return None if run is None else run.value.request.shared.pinned_host
+
+
+def sessions(repo: Repository, *, ended: bool, limit: int) -> Listing:
+    """Everybody's, the newest first; `ended`: those that have, too. Requests: as of `newest`, and a
+    listing for each thousand jobs of the head of the queue: a job that is pinned to no worker is no
+    session, and its record need not be read."""
+    states = () if ended else tuple(state for state in State if not state.terminal)
+    wanted = Wanted(states=states, workloads=True)
+    return newest(repo, limit=limit, wanted=wanted, without=_pinned_nowhere(repo))
+
+
+def _pinned_nowhere(repo: Repository) -> set[str]:
+    found: set[str] = set()
+    start_after = ""
+    for _ in range(_PAGES_MAX):
+        page = read_page(repo, start_after=start_after)
+        found.update(entry.job_id for entry in page.entries if not entry.needs.facts)
+        if page.next_after is None:
+            break
+        start_after = page.next_after
+    return found
 
 
 def present_session(repo: Repository, job_id: str) -> Record:
