@@ -13,7 +13,7 @@ from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
 from stado.jobs.ledger import PACE, Compaction, Pace
 from stado.jobs.repository import Repository
-from stado.jobs.upkeep import Passes
+from stado.jobs.upkeep import Passes, Told, run_pass, told_to_nobody
 from stado.ports import Event, Messenger
 
 log = logging.getLogger(__name__)
@@ -35,13 +35,17 @@ class Coordinator:
         messenger: Messenger | None = None,
         turned: Callable[[], None] = lambda: None,
         ledger_pace: Pace = PACE,
+        version: str | None = None,
     ) -> None:
         """`turned` is called by the main loop: after each tick, and now and then between two."""
         self._repo = repo
         self._turned = turned
-        self._leadership = Leadership(repo, holder=holder)
+        self._leadership = Leadership(repo, holder=holder, version=version)
+        self._told = self._leadership.notes.note
         # A large submission that is finished shall not keep the reaper from its next look.
-        self._passes = Passes(repo, by=holder, turn_seconds=repo.deployment.tick_seconds)
+        self._passes = Passes(
+            repo, by=holder, turn_seconds=repo.deployment.tick_seconds, told=self._told
+        )
         self._deliveries = Deliveries(repo, messenger) if messenger is not None else None
         self._assigner = Assigner(repo, by=holder)
         self._compaction = Compaction(repo, by=holder, pace=ledger_pace)
@@ -79,10 +83,10 @@ class Coordinator:
             self._leading = leading
         if leading:
             self._passes.tick()
-            assign(self._assigner)
-            compact(self._compaction, seconds=self._repo.deployment.tick_seconds)
+            assign(self._assigner, self._told)
+            compact(self._compaction, seconds=self._repo.deployment.tick_seconds, told=self._told)
             if self._deliveries is not None:
-                deliver(self._deliveries)
+                deliver(self._deliveries, self._told)
 
     def _leave(self) -> None:
         try:
@@ -91,41 +95,40 @@ class Coordinator:
             log.warning("event=release_failed error=%r", str(error))
 
 
-def assign(assigner: Assigner) -> bool:
+def assign(assigner: Assigner, told: Told = told_to_nobody) -> bool:
     """Whether it could be worked out which host should get which job: a hint, no more."""
-    try:
+
+    def work() -> None:
         report = assigner.turn()
-    except StadoError as error:
-        log.warning("event=pass_failed pass=assign error=%r", str(error))
-        return False
-    except Exception:  # all that it reads others can write, and nothing but hints comes of it
+        if report.written:
+            log.info("event=assigned jobs=%d skipped=%d", report.assigned, report.skipped)
+
+    try:
+        return run_pass("assign", work, told)
+    except Exception as error:  # all that it reads others can write, and only hints come of it
         log.exception("event=pass_failed pass=assign")
+        told("assign", f"a fault of the program ({type(error).__name__}): its log has more")
         return False
-    if report.written:
-        log.info("event=assigned jobs=%d skipped=%d", report.assigned, report.skipped)
-    return True
 
 
-def compact(compaction: Compaction, *, seconds: float) -> bool:
+def compact(compaction: Compaction, *, seconds: float, told: Told = told_to_nobody) -> bool:
     """Whether what ended epochs used could be brought into the ledger, as far as it was due."""
-    try:
+
+    def work() -> None:
         report = compaction.turns(seconds)
-    except StadoError as error:
-        log.warning("event=pass_failed pass=ledger error=%r", str(error))
-        return False
-    if report.deleted:
-        log.info("event=compacted taken=%d names_deleted=%d", report.taken, report.deleted)
-    return True
+        if report.deleted:
+            log.info("event=compacted taken=%d names_deleted=%d", report.taken, report.deleted)
+
+    return run_pass("ledger", work, told)
 
 
-def deliver(deliveries: Deliveries) -> bool:
+def deliver(deliveries: Deliveries, told: Told = told_to_nobody) -> bool:
     """Whether the notices could be listed: what becomes of each is told in the log."""
-    try:
+
+    def work() -> None:
         deliveries.turn()
-    except StadoError as error:
-        log.warning("event=pass_failed pass=notify error=%r", str(error))
-        return False
-    return True
+
+    return run_pass("notify", work, told)
 
 
 def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = None) -> bool:

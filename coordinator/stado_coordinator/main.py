@@ -26,6 +26,7 @@ from stado.system.hardware import LiveHardware
 from stado.system.messenger import LiveMessenger
 from stado.system.service_notice import notice_of
 from stado.target import Target, target_options
+from stado.version import VERSION
 from stado_coordinator.coordinator import Coordinator, tick_once
 
 log = logging.getLogger("stado_coordinator.main")
@@ -67,7 +68,10 @@ def run(*, target: Target, channel_file: str | None, once: bool) -> None:
     stop = machine.tasks.event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _leave(stop))
-    Coordinator(repo, holder=holder, messenger=messenger, turned=notice.turned).run(stop)
+    coordinator = Coordinator(
+        repo, holder=holder, messenger=messenger, turned=notice.turned, version=VERSION
+    )
+    coordinator.run(stop)
     notice.leaving()
     log.info("event=left")
 

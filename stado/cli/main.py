@@ -304,7 +304,7 @@ _COORDINATOR = LazyGroup(
             "stado.cli.services", "uninstall_coordinator", "Stop it, and remove its unit."
         ),
         "status": LazyCommand(
-            "stado.cli.service_views", "coordinator_status", "Tell how it fares."
+            "stado.cli.service_views", "coordinator_status", "Tell which acts, and how it fares."
         ),
         "logs": LazyCommand("stado.cli.service_views", "coordinator_logs", "Show its own log."),
         "assignments": LazyCommand(

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from stado.cli import coordinator_views
 from stado.cli.context import json_option
 from stado.cli.services import Installed, find_installed, scope_options
 from stado.errors import Refused, StadoError
+from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stado.jobs.health import CoordinatorSight
     from stado.services.port import UnitState
     from stado.services.service import Kind
 
@@ -21,11 +26,14 @@ _LABEL_WIDTH = 12
 
 
 class _Sight(NamedTuple):
-    """What the store knows, in a sentence; of an agent its state and the jobs that it told of."""
+    """What the store knows, in a sentence; of an agent its state and the jobs that it told of; of
+    coordinators the one that acts, or acted last, at which moment of the store's clock."""
 
     text: str
     state: str | None = None
     jobs: tuple[str, ...] | None = None
+    coordinator: CoordinatorSight | None = None
+    now: datetime | None = None
 
 
 @click.command("status")
@@ -42,12 +50,51 @@ def agent_status(**options: Any) -> int:
 @click.command("status")
 @scope_options
 @json_option
-def coordinator_status(**options: Any) -> int:
-    """Tell how an installed coordinator fares: as systemd sees it, its last lines, and which
-    coordinator the store knows. Exits with 1 when it is not at work."""
+@target_options
+def coordinator_status(
+    *, user: bool, system: bool, name: str | None, as_json: bool, target: Target
+) -> int:
+    """Tell which coordinator acts, since when, and when each of its passes last succeeded; and of
+    one that is installed here how it fares, as systemd sees it, with its last lines.
+
+    Exits with 1 when none acts, or the one that is installed here is not at work. Where a store is
+    named, only that is asked.
+    """
     from stado.services.service import Kind
 
-    return _status(Kind.COORDINATOR, **options)
+    scoped = user or system or name is not None
+    if not any(target) or scoped:
+        try:
+            return _status(Kind.COORDINATOR, user=user, system=system, name=name, as_json=as_json)
+        except Refused as error:
+            if error.code != "not_installed" or scoped:
+                raise
+    return _coordinator_of_store(target, as_json=as_json)
+
+
+def _coordinator_of_store(target: Target, *, as_json: bool) -> int:
+    from stado.cli import render
+    from stado.cli.context import opened_repository
+    from stado.jobs.health import find_coordinator
+
+    with opened_repository(target) as repo:
+        sight, now, address = find_coordinator(repo), repo.now(), repo.store.address
+    if as_json:
+        fields = coordinator_views.coordinator_fields(sight, now)
+        render.print_json({"unit": None, "store": address, "coordinator": fields})
+    else:
+        _print_label("store", address)
+        _show_coordinator(sight, now)
+    return 0 if sight is not None and sight.alive else 1
+
+
+def _show_coordinator(sight: CoordinatorSight | None, now: datetime) -> None:
+    from stado.cli import render
+
+    _print_label("acts", coordinator_views.acting_text(sight))
+    _print_label("next", coordinator_views.next_text(sight))
+    for line in coordinator_views.pass_lines(sight, now):
+        render.print_line(line)
 
 
 def _log_options(command: Any) -> Any:
@@ -124,7 +171,10 @@ def _status(kind: Kind, *, user: bool, system: bool, name: str | None, as_json: 
         _print_json(one, state, lines, here, sight)
     else:
         _show(one, state, lines, unread, unknown if here is None else _jobs_text(here), sight)
-    return 0 if state.active == "active" else 1
+    none_acts = kind is Kind.COORDINATOR and (
+        sight.coordinator is None or not sight.coordinator.alive
+    )
+    return 0 if state.active == "active" and not none_acts else 1
 
 
 def _jobs_here(one: Installed) -> tuple[list[str] | None, str]:
@@ -143,9 +193,7 @@ def _jobs_text(jobs: list[str]) -> str:
     return ", ".join(jobs) or "none"
 
 
-def _target(one: Installed) -> Any:
-    from stado.target import Target
-
+def _target(one: Installed) -> Target:
     return Target(one.stated.store, one.stated.endpoint, one.stated.region)
 
 
@@ -176,17 +224,19 @@ def _of_coordinator(one: Installed, state: UnitState) -> _Sight:
 
     try:
         with opened_repository(_target(one)) as repo:
-            sight = find_coordinator(repo)
+            sight, now = find_coordinator(repo), repo.now()
     except StadoError as error:
         return _Sight(f"it could not be asked: {error}")
     if sight is None:
-        return _Sight("no coordinator has worked there")
+        return _Sight("no coordinator has worked there", now=now)
     holder, seen = sight.lease.holder, duration(sight.age_seconds)
     if not sight.alive:
-        return _Sight(f"no coordinator is at work: {holder}, last heard {seen} ago", "none")
-    if state.main_pid and holder == f"coordinator@{host_name()}:{state.main_pid}":
-        return _Sight(f"this one acts ({holder}); heard {seen} ago", "acts")
-    return _Sight(f"{holder} acts, this one stands by; heard {seen} ago", "stands_by")
+        text, word = f"no coordinator is at work: {holder}, last heard {seen} ago", "none"
+    elif state.main_pid and holder == f"coordinator@{host_name()}:{state.main_pid}":
+        text, word = f"this one acts ({holder}); heard {seen} ago", "acts"
+    else:
+        text, word = f"{holder} acts, this one stands by; heard {seen} ago", "stands_by"
+    return _Sight(text, word, coordinator=sight, now=now)
 
 
 def _show(
@@ -214,11 +264,19 @@ def _show(
     }
     for label, text in told.items():
         if text:
-            render.print_wrapped(f"{label:<{_LABEL_WIDTH}}{text}", indent=_LABEL_WIDTH)
+            _print_label(label, text)
+    if sight.now is not None:
+        _show_coordinator(sight.coordinator, sight.now)
     if unread is not None:
         render.tell(f"its log cannot be read: {unread}")
     for line in lines:
         render.print_line(line)
+
+
+def _print_label(label: str, text: str) -> None:
+    from stado.cli import render
+
+    render.print_wrapped(f"{label:<{_LABEL_WIDTH}}{text}", indent=_LABEL_WIDTH)
 
 
 def _end_text(state: UnitState) -> str:
@@ -230,6 +288,10 @@ def _print_json(
 ) -> None:
     from stado.cli import render
 
+    coordinator = {}
+    if sight.now is not None:
+        fields = coordinator_views.coordinator_fields(sight.coordinator, sight.now)
+        coordinator = {"coordinator": fields}
     render.print_json(
         {
             "unit": one.unit,
@@ -250,6 +312,7 @@ def _print_json(
                 "state": sight.state,
                 "jobs": None if sight.jobs is None else list(sight.jobs),
             },
+            **coordinator,
             "lines": lines,
         }
     )

@@ -936,6 +936,25 @@ class RoomNote(Document, frozen=True, kw_only=True):
         return keys.room(self.job_id)
 
 
+PASSES_MAX = 32
+
+
+class PassNote(Part, frozen=True, kw_only=True):
+    """How a pass of coordinators fared, for people: nothing is decided by it."""
+
+    name: Line
+    at: Instant | None = None
+    """When it last succeeded."""
+    failed_at: Instant | None = None
+    error: Line | None = None
+    """Why it failed then."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it has not succeeded since it last failed."""
+        return self.failed_at is not None and (self.at is None or self.at < self.failed_at)
+
+
 class CoordinatorLease(Document, frozen=True, kw_only=True):
     """`control/coordinator.json`: which coordinator acts while the others stand by."""
 
@@ -945,6 +964,13 @@ class CoordinatorLease(Document, frozen=True, kw_only=True):
     at: Instant
     lease_seconds: Seconds
     released: bool = False
+    since: Instant | None = None
+    """When it began to act."""
+    version: Line | None = None
+    passes: Annotated[list[PassNote], msgspec.Meta(max_length=PASSES_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """How they fared up to its tick before."""
 
 
 class FollowNote(Document, frozen=True, kw_only=True):

@@ -6,22 +6,56 @@ the same steps twice, which every step survives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.liveness import Vigil
-from stado.core.records import CoordinatorLease
+from stado.core.records import PASSES_MAX, CoordinatorLease, PassNote
 from stado.errors import Conflict, NotFound, Unreadable
 from stado.jobs.repository import Repository, Stored
 
 _SUBJECT = "coordinator"
 
+_ERROR_CHARACTERS_MAX = 300
+"""Of what a pass said: the lease is read and written each tick."""
+
+
+class PassNotes:
+    """How the passes of this process fared, and what was found of those before it."""
+
+    def __init__(self, repo: Repository) -> None:
+        self._repo = repo
+        self._notes: dict[str, PassNote] = {}
+
+    def note(self, name: str, error: str | None) -> None:
+        """`error`: None of one that succeeded."""
+        before = self._notes.get(name, PassNote(name=name))
+        now = self._repo.now()
+        if error is None:
+            self._notes[name] = before.evolve(at=now)
+        else:
+            line = " ".join(error.split())[:_ERROR_CHARACTERS_MAX]
+            self._notes[name] = before.evolve(failed_at=now, error=line)
+
+    def adopt(self, found: Sequence[PassNote]) -> None:
+        """What the coordinator has left that acted until now."""
+        self._notes.update({note.name: note for note in found})
+
+    def all(self) -> list[PassNote]:
+        return list(self._notes.values())[:PASSES_MAX]
+
 
 class Leadership:
     """One coordinator's part in the lease. Silence is judged by what it watched itself."""
 
-    def __init__(self, repo: Repository, *, holder: str) -> None:
+    def __init__(self, repo: Repository, *, holder: str, version: str | None = None) -> None:
         self._repo = repo
         self._holder = holder
+        self._version = version
+        self._since: datetime | None = None
+        self.notes = PassNotes(repo)
         self._token = repo.entropy.token()
         self._counter = 0
         self._vigil = Vigil()
@@ -29,11 +63,18 @@ class Leadership:
     def take_or_renew(self) -> bool:
         """Whether we are the one who acts now. One read and at most one write."""
         found = self._find()
+        ours = found is not None and found.value.token == self._token
+        if not ours:
+            self._since = None
+        if found is not None and not ours:
+            if not self._abandoned(found):
+                return False
+            self.notes.adopt(found.value.passes)
+        self._since = self._since or self._repo.now()
+        lease = self._lease()
         if found is None:
-            return self._repo.create(keys.COORDINATOR_LEASE, self._lease()) is not None
-        if found.value.token != self._token and not self._abandoned(found):
-            return False
-        return self._replace(found, self._lease())
+            return self._repo.create(keys.COORDINATOR_LEASE, lease) is not None
+        return self._replace(found, lease)
 
     def release(self) -> None:
         """Lets the next one act at once."""
@@ -69,6 +110,9 @@ class Leadership:
             counter=self._counter,
             at=self._repo.now(),
             lease_seconds=self._repo.deployment.lease_seconds,
+            since=self._since,
+            version=self._version,
+            passes=self.notes.all(),
         )
 
     def _replace(self, found: Stored[CoordinatorLease], lease: CoordinatorLease) -> bool:

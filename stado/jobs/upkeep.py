@@ -37,6 +37,14 @@ _AGENT_TURN_SECONDS = 1.0
 """Of a pass that mends, in an agent: it hands over no job meanwhile, and hears no supervisor."""
 
 
+Told = Callable[[str, str | None], None]
+"""Hears of a pass: its name, and what it failed by; None where it succeeded."""
+
+
+def told_to_nobody(_name: str, _error: str | None) -> None:
+    """For who keeps no notes of passes."""
+
+
 class Passes:
     """The passes of one tick, in order. Keep it between ticks: passes remember what they saw.
 
@@ -44,9 +52,16 @@ class Passes:
     on; what it leaves, its next turn goes on with."""
 
     def __init__(
-        self, repo: Repository, *, by: str, once: bool = False, turn_seconds: float = math.inf
+        self,
+        repo: Repository,
+        *,
+        by: str,
+        once: bool = False,
+        turn_seconds: float = math.inf,
+        told: Told = told_to_nobody,
     ) -> None:
         self._repo = repo
+        self._told = told
         self._reaper = Reaper(repo, by=by, once=once)
         self._repair = Repair(repo, by=by, turn_seconds=turn_seconds, once=once)
         self._sweep = SubmissionSweep(repo, turn_seconds=turn_seconds, once=once)
@@ -78,7 +93,7 @@ class Passes:
         if self._ticks % _TICKS_PER_SLOT_SWEEP == 0:
             passes["slots"] = self._free_slots
         self._ticks += 1
-        return {name: _run(name, work) for name, work in passes.items()}
+        return {name: run_pass(name, work, self._told) for name, work in passes.items()}
 
     def _reap(self) -> None:
         self._idle_agents = []
@@ -122,13 +137,16 @@ class Passes:
             log.info("event=forgotten consumer=%s", consumer)
 
 
-def _run(name: str, work: Callable[[], None]) -> bool:
+def run_pass(name: str, work: Callable[[], None], told: Told = told_to_nobody) -> bool:
+    """Whether it succeeded: what fails is logged, and told."""
     try:
         work()
-        return True
     except StadoError as error:
         log.warning("event=pass_failed pass=%s error=%r", name, str(error))
+        told(name, str(error))
         return False
+    told(name, None)
+    return True
 
 
 class Upkeep:

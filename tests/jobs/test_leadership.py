@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stado.core import keys
+from stado.core.records import CoordinatorLease
 from stado.jobs.leadership import CoordinatorWatch, Leadership
 from stado.jobs.upkeep import Upkeep
 from tests.jobs.world import LEASE, TICK, World
@@ -72,3 +73,45 @@ def test_an_agent_mends_the_index_when_there_is_no_coordinator_and_only_then(
             upkeep.turn_when_due()
             world.clock.sleep(TICK)
         assert world.names(keys.READY) == ([] if coordinated else [entry])
+
+
+def lease_of(world: World) -> CoordinatorLease:
+    return world.repo.read(CoordinatorLease, keys.COORDINATOR_LEASE).value
+
+
+def test_a_pass_that_fails_is_told_with_why_until_it_succeeds(world: World) -> None:
+    """R246: the last success stays beside it; who takes over goes on with the notes."""
+    first = leadership(world, "first")
+    assert first.take_or_renew()
+    first.notes.note("reap", None)
+    world.clock.sleep(TICK)
+    first.notes.note("reap", "queue/: cannot be reached\n  now")
+    first.release()
+    (note,) = lease_of(world).passes
+    assert (note.fails, note.error) == (True, "queue/: cannot be reached now")
+    assert note.at is not None
+    second = leadership(world, "second")
+    assert second.take_or_renew()
+    (kept,) = lease_of(world).passes
+    assert kept == note
+    world.clock.sleep(TICK)
+    second.notes.note("reap", None)
+    assert second.take_or_renew()
+    (mended,) = lease_of(world).passes
+    assert (mended.fails, mended.error) == (False, note.error)
+
+
+def test_since_when_one_acts_is_told_anew_by_who_takes_over(world: World) -> None:
+    """R246"""
+    first, second = leadership(world, "first"), leadership(world, "second")
+    assert first.take_or_renew()
+    begun = lease_of(world).since
+    world.clock.sleep(TICK)
+    assert first.take_or_renew()
+    assert lease_of(world).since == begun
+    first.release()
+    assert second.take_or_renew()
+    since = lease_of(world).since
+    assert since is not None
+    assert begun is not None
+    assert since > begun
