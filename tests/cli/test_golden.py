@@ -170,6 +170,10 @@ CASES: tuple[tuple[str, int, str], ...] = (
     ("schedule-resume", 0, "schedule resume nightly --json"),
     ("schedule-rm", 0, "schedule rm nightly --json"),
     ("schedule-rm-unknown", 2, "schedule rm nightly --json"),
+    ("profiles-check", 0, "profiles check --json"),
+    ("workload-start-without-room", 2, "workload start hold --json"),
+    ("workload-sessions-none", 0, "workload sessions --json"),
+    ("service-reaped-none", 0, "service reaped --json"),
 )
 """Name of the file, exit code, command; one after another on one stage."""
 
