@@ -13,6 +13,7 @@ from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
 from stado.jobs.ledger import PACE, Compaction, Pace
 from stado.jobs.repository import Repository
+from stado.jobs.rest_rows import RestRowsKept
 from stado.jobs.upkeep import Passes, Told, run_pass, told_to_nobody
 from stado.ports import Event, Messenger
 
@@ -49,6 +50,7 @@ class Coordinator:
         self._deliveries = Deliveries(repo, messenger) if messenger is not None else None
         self._assigner = Assigner(repo, by=holder)
         self._compaction = Compaction(repo, by=holder, pace=ledger_pace)
+        self._rest_rows = RestRowsKept(repo)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
@@ -85,6 +87,7 @@ class Coordinator:
             self._passes.tick()
             assign(self._assigner, self._told)
             compact(self._compaction, seconds=self._repo.deployment.tick_seconds, told=self._told)
+            keep_rows(self._rest_rows, self._told)
             if self._deliveries is not None:
                 deliver(self._deliveries, self._told)
 
@@ -122,6 +125,15 @@ def compact(compaction: Compaction, *, seconds: float, told: Told = told_to_nobo
     return run_pass("ledger", work, told)
 
 
+def keep_rows(kept: RestRowsKept, told: Told = told_to_nobody) -> bool:
+    """Whether rows could be kept for lists, as far as it was due."""
+
+    def work() -> None:
+        kept.turn_when_due()
+
+    return run_pass("rows", work, told)
+
+
 def deliver(deliveries: Deliveries, told: Told = told_to_nobody) -> bool:
     """Whether the notices could be listed: what becomes of each is told in the log."""
 
@@ -137,6 +149,7 @@ def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = No
     outcome = list(Passes(repo, by=holder, once=True).tick().values())
     outcome.append(assign(Assigner(repo, by=holder)))
     outcome.append(compact(Compaction(repo, by=holder), seconds=_ONCE_SECONDS))
+    outcome.append(keep_rows(RestRowsKept(repo, missing_max=1)))
     if messenger is not None:
         deliveries = Deliveries(repo, messenger)
         outcome.append(deliver(deliveries))

@@ -20,6 +20,7 @@ WHAT_PASSES_DO = {
     "slots": "frees places under limits",
     "assign": "works out which host should get which job",
     "ledger": "keeps what jobs used",
+    "rows": "keeps rows of lists",
     "notify": "sends notices",
 }
 """By the names that stand in its log; those that a newer program has are told without."""

@@ -1,6 +1,7 @@
 """Lists of jobs: the newest submission first, of a batch what matters most.
 
-A list reads as many records as it shows, and no more: that is what it costs. Steps of a pipeline
+A list reads as many records as it shows at most: those of the newest jobs at rest it finds in one
+object, where a coordinator keeps them. Steps of a pipeline
 were submitted after the job that it began with and therefore come before it; where a list has one
 row for all of them they are kept until that job is met.
 """
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from stado.core import ids
+from stado.core import ids, keys
 from stado.core.phases import JobPhase, phase_of
 from stado.core.pipelines import root_of_step
 from stado.core.records import Record
@@ -20,6 +21,7 @@ from stado.core.states import JobType, State
 from stado.jobs.pipeline_sight import PipelineSight, steps_of
 from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
+from stado.jobs.rest_rows import RestRows
 from stado.jobs.status import (
     COUNTED_MAX,
     Names,
@@ -35,6 +37,9 @@ from stado.jobs.status import (
 
 LOOKED_AT_MAX = 10_000
 """Jobs that a list reads at most: a history has no end."""
+
+_READ_BY_THEMSELVES_MAX = 2
+"""Jobs at rest; of more the object is read that has the newest of them together."""
 
 _FIRST_OF_A_BATCH = (State.RUNNING, State.FAILED, State.TIMED_OUT, State.QUEUED)
 
@@ -125,8 +130,9 @@ def newest(
     rolled: bool = False,
     without: Collection[str] = (),
 ) -> Listing:
-    """The newest jobs. `rolled`: one row a pipeline. Requests: 8 listings, a read a job that is in
-    the list and two more if it runs, whatever the history; more listings beyond a thousand rows.
+    """The newest jobs. `rolled`: one row a pipeline. Requests: 8 listings, a read for the newest
+    jobs at rest together, one for each job in the list that is not among them, and two more if it
+    runs, whatever the history; more listings beyond a thousand rows.
     With `wanted.by_record` a read for each job that is looked at; those that are known not to be
     wanted can be named (`without`)."""
     deep = LOOKED_AT_MAX if wanted.by_record else max(COUNTED_MAX, limit + 1)
@@ -255,15 +261,36 @@ def _listing(
 
 
 def _named(repo: Repository, names: Names) -> Callable[[Sequence[str]], _Read]:
+    kept = RestRows(repo)
+
     def read(job_ids: Sequence[str]) -> _Read:
+        at_rest = [job_id for job_id in job_ids if _has_ended(names.states[job_id])]
+        known: dict[str, Row] = {}
+        if len(at_rest) > _READ_BY_THEMSELVES_MAX:
+            found = {job_id: _kept_row(kept, names, job_id) for job_id in at_rest}
+            known = {job_id: row for job_id, row in found.items() if row is not None}
+        others = [job_id for job_id in job_ids if job_id not in known]
         rows = repo.tasks.map(
             lambda job_id: row_of(repo, job_id, names.states[job_id]),
-            job_ids,
+            others,
             limit=PARALLEL_REQUESTS,
         )
-        return _Read([row for row in rows if row is not None])
+        read = dict(zip(others, rows, strict=True)) | known
+        return _Read([row for job_id in job_ids if (row := read[job_id]) is not None])
 
     return read
+
+
+def _has_ended(states: list[State]) -> bool:
+    return len(states) == 1 and states[0].terminal
+
+
+def _kept_row(kept: RestRows, names: Names, job_id: str) -> Row | None:
+    """None: it has to be read by itself."""
+    (state,) = names.states[job_id]
+    key = keys.record(state, job_id)
+    ended = kept.find(key, names.versions.get(key))
+    return None if ended is None else Row(job_id, state, ended.record, seal=ended.seal)
 
 
 def _read_submissions(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from stado.core import keys
@@ -32,7 +32,7 @@ from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
-from stado.storage.port import LIST_LIMIT_MAX
+from stado.storage.port import LIST_LIMIT_MAX, Entry, Version
 
 SEARCH_PAGES_MAX = 20
 """Listing pages of each prefix that a search by substring looks through."""
@@ -139,6 +139,8 @@ class Page:
     """Whether a search gave up before it had seen all of them."""
     full: bool = False
     """Whether it has as many as were asked for: there may be more."""
+    versions: dict[str, Version] = field(default_factory=dict)
+    """By key, where the listing told them."""
 
 
 @dataclass(slots=True)
@@ -150,10 +152,13 @@ class Names:
     """Whether some page is."""
     full: set[State] = field(default_factory=set)
     """Of which states there may be more."""
+    versions: dict[str, Version] = field(default_factory=dict)
+    """Of records, by key."""
 
     def add(self, state: State, page: Page) -> None:
         self.cut |= page.cut
         self.full |= {state} if page.full else set()
+        self.versions |= page.versions
         for key in page.keys:
             self.states.setdefault(keys.job_of_record(key), []).append(state)
 
@@ -162,7 +167,7 @@ class Names:
         if not wanted:
             return self
         kept = {job: states for job, states in self.states.items() if shown_state(states) in wanted}
-        return Names(kept, self.cut, self.full & set(wanted))
+        return Names(kept, self.cut, self.full & set(wanted), self.versions)
 
 
 def states_of(repo: Repository, base_id: str) -> dict[str, State]:
@@ -201,21 +206,28 @@ def list_all(repo: Repository, list_state: Callable[[State], Page]) -> tuple[Nam
 def head_of(repo: Repository, state: State, start: str, limit: int) -> Page:
     page_size = min(limit, LIST_LIMIT_MAX)
     entries = repo.walk_records(state, beginning=start, page_size=page_size)
-    found = [entry.key for entry in itertools.islice(entries, limit)]
-    return Page(found, full=len(found) == limit)
+    return _page(list(itertools.islice(entries, limit)), full_at=limit)
+
+
+def _page(entries: list[Entry], *, full_at: int) -> Page:
+    return Page(
+        [entry.key for entry in entries],
+        full=len(entries) == full_at,
+        versions={entry.key: entry.version for entry in entries},
+    )
 
 
 def search(repo: Repository, state: State, pattern: str, limit: int) -> Page:
     """The first keys whose job id contains the pattern."""
-    found: list[str] = []
+    found: list[Entry] = []
     for seen, entry in enumerate(repo.walk_records(state)):
         if seen >= SEARCH_PAGES_MAX * LIST_LIMIT_MAX:
-            return Page(found, cut=True)
+            return replace(_page(found, full_at=limit), full=False, cut=True)
         if pattern in keys.job_of_record(entry.key):
-            found.append(entry.key)
+            found.append(entry)
         if len(found) == limit:
             break
-    return Page(found, full=len(found) == limit)
+    return _page(found, full_at=limit)
 
 
 def row_of(repo: Repository, job_id: str, states: list[State]) -> Row | None:

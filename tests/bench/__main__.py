@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stado.settings import Settings
 from tests.bench import (
+    history,
     log_price,
     masking,
     placement,
@@ -38,6 +39,11 @@ def main() -> int:
         part("Price of an hour of a talkative job", log_price.measure(folder / "price"))
         part("Secrets in what is printed", masking.measure())
         part("Placement", placement.measure(folder / "placement", quick=quick))
+        history_jobs = 2_000 if quick else 100_000
+        part(
+            "Many jobs that have ended, on a directory",
+            history.measure(folder / "history", jobs=history_jobs),
+        )
         part("Supervision", supervision.measure(folder, quick=quick))
         with run_seaweedfs() as server:
             server.make_bucket("bench")
@@ -47,6 +53,15 @@ def main() -> int:
             part(
                 "Jobs on SeaweedFS",
                 throughput.measure_bucket(folder, settings, environment, bucket_jobs),
+            )
+            part(
+                "Many jobs that have ended, on SeaweedFS",
+                history.measure(
+                    folder / "history-bucket",
+                    jobs=history_jobs,
+                    settings=Settings("s3://bench/history", server.endpoint),
+                    environment=environment,
+                ),
             )
             large_mib, small_files = (64, 100) if quick else (256, 400)
             part(

@@ -1,8 +1,9 @@
 """What looking costs once very many jobs have ended: lists, usage and cost, on a directory and on a
 bucket; and the compaction that makes it so.
 
-The jobs end by the product's own moves (claim record, verdict, settle), by threads and without
-their submissions and queue records: no command ran, and no agent was there.
+What is there of each job is what lists, usage and cost read: the use and the record at rest, as the
+moves of the product compute them from a verdict, and in bulk. Nothing was submitted and no command
+ran; verdicts themselves, logs and outputs are not written.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from stado.core import ids, moves
-from stado.core.records import Ending, Holder, Ran, Record, RunRecord
+from stado.core.records import EndCell, Ending, Holder, Ran, Record, RunRecord
 from stado.core.spec import Spec, make_request
 from stado.core.states import Reason, Verdict
-from stado.jobs.endings import give_verdict, settle_own
+from stado.core.usage import use_key, use_of
 from stado.jobs.ledger import Compaction, look_at_ledger
 from stado.jobs.repository import Repository
 from stado.settings import Settings
@@ -59,7 +60,7 @@ def measure(
         compacting = time.monotonic() - began
         after = {name: _seconds(bench, words) for name, words in _COMMANDS.items()}
     return [
-        Figure(f"ending {jobs:,} jobs by their moves", writing, "s"),
+        Figure(f"what {jobs:,} ended jobs leave, written", writing, "s"),
         Figure("compaction of all of them", compacting, "s"),
         Figure("  of one epoch", compacting / jobs * 1000, "ms"),
         *(
@@ -103,7 +104,7 @@ def _seconds(bench: Bench, words: tuple[str, ...]) -> float:
 
 def _end_jobs(repo: Repository, count: int) -> None:
     numbers = range(0, count, _BATCH)
-    repo.tasks.map(lambda first: _end_batch(repo, first, count), numbers, limit=16)
+    repo.tasks.map(lambda first: _end_batch(repo, first, count), numbers, limit=4)
 
 
 def _end_batch(repo: Repository, first: int, count: int) -> None:
@@ -113,6 +114,7 @@ def _end_batch(repo: Repository, first: int, count: int) -> None:
         ended_at, f"{first:06d}".translate(str.maketrans("0123456789", "abcdefghij"))
     )
     size = min(_BATCH, count - first)
+    objects: list[tuple[str, bytes]] = []
     model = dice.choice(("resnet", "bert", "walker", None))
     spec = Spec(command="", model=model, gpus=1, tags=["bench"])
     request = make_request(["python train.py --seed $N"] * size, spec, batch=True)
@@ -129,11 +131,14 @@ def _end_batch(repo: Repository, first: int, count: int) -> None:
     for number in range(size):
         job_id = ids.member(base, number + 1, size)
         record = moves.first_record(run, job_id=job_id, spec=spec.evolve(command="true"))
-        _end(repo, record, ended_at + timedelta(seconds=number), dice)
+        objects += _ended(repo, record, ended_at + timedelta(seconds=number), dice)
+    repo.store.create_many(objects)
 
 
-def _end(repo: Repository, queued: Record, ended_at: object, dice: random.Random) -> None:
-    assert isinstance(ended_at, type(queued.submitted_at))
+def _ended(
+    repo: Repository, queued: Record, ended_at: datetime, dice: random.Random
+) -> list[tuple[str, bytes]]:
+    """What settling its verdict writes for good."""
     hardware = dice.choice(_KINDS)
     holder = Holder(
         token=repo.entropy.token(),
@@ -157,5 +162,7 @@ def _end(repo: Repository, queued: Record, ended_at: object, dice: random.Random
         ran=ran,
         by=holder.consumer,
     )
-    cell, _ = give_verdict(repo, running, ending)
-    settle_own(repo, cell, "none")
+    cell = EndCell(token=holder.token, ending=ending, record=moves.ended(running, ending))
+    use, final = use_of(cell), moves.after(cell)
+    assert use is not None
+    return [(use_key(use), b""), (final.own_key(), final.encode())]

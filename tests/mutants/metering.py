@@ -11,9 +11,10 @@ from stado.core.ledger import LedgerIndex
 from stado.core.records import EndCell, Ran, Record
 from stado.core.usage import Use
 from stado.errors import Unavailable
-from stado.jobs import endings, ledger, life
+from stado.jobs import endings, ledger, life, rest_rows
 from stado.jobs.ledger import Compaction, Ledger, LedgerRead
 from stado.jobs.repository import Repository, Stored
+from stado.jobs.rest_rows import Ended, RestRows
 from tests.mutants.mutant import Mutant, all_of, replaced, replaced_everywhere
 
 USAGE = "tests/jobs/test_usage.py"
@@ -24,6 +25,7 @@ _note_use = endings.note_use
 _clean_up = endings._clean_up
 _ran_until = core.ran_until
 _read_uses = ledger.read_uses
+_find_row = rest_rows.RestRows.find
 
 
 def note_last(repo: Repository, cell: EndCell) -> None:
@@ -79,7 +81,18 @@ def replaced_index(ledger: Ledger, stored: Stored[LedgerIndex] | None) -> Ledger
     return ledger
 
 
+def believed(self: RestRows, key: str, version: str | None) -> Ended | None:
+    row = self._read().get(key)
+    return None if row is None else _find_row(self, key, row.version)
+
+
 MUTANTS = (
+    Mutant(
+        "rows of lists count whatever version they are of",
+        "A kept row counts where the listing shows its very version.",
+        "tests/jobs/test_rest_rows.py::test_what_has_changed_since_is_read",
+        replaced(rest_rows.RestRows, "find", believed),
+    ),
     Mutant(
         "compaction looks into no segment",
         "What a segment of the ledger has is not taken again.",

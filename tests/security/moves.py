@@ -58,6 +58,7 @@ from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
+from stado.jobs.rest_rows import RestRowsKept
 from stado.jobs.rooms import Rooms
 from stado.jobs.settings import read_settings
 from stado.jobs.status import story
@@ -156,6 +157,7 @@ def requests_of_coordinators() -> set[Request]:
     _assign(requests)
     _give_a_place_back(requests)
     _compact(requests)
+    _keep_rows(requests)
     _fire(_passes_of, requests)
     return requests
 
@@ -691,6 +693,16 @@ def _compact(requests: set[Request]) -> None:
         _use(world, epoch)
         repo = world.repo_over(RecordingStore(world.store, requests))
         Compaction(repo, by="coordinator", pace=_AT_ONCE).turns(60)
+
+
+def _keep_rows(requests: set[Request]) -> None:
+    """Of lists; first, and after something ended."""
+    world = World()
+    kept = RestRowsKept(world.repo_over(RecordingStore(world.store, requests)), missing_max=1)
+    for _ in range(2):
+        job = _train(world)
+        settle(world.repo, job, 1)
+        assert kept.turn() == 1
 
 
 def _read_the_ledger(requests: set[Request]) -> None:

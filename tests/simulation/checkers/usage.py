@@ -43,7 +43,7 @@ class UsageChecker(Checker):
             self._check_use(change)
         elif change.key == keys.LEDGER:
             self._check_index(change)
-        elif change.folder == "ledger":
+        elif change.key.startswith(keys.LEDGER_SEGMENTS):
             self._check_segment(change)
         elif change.parts[2:] == ["heartbeat"] and change.before and change.after:
             self._check_seal(change)
