@@ -8,6 +8,7 @@ about afterwards by whoever meets it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -35,6 +36,9 @@ FIRES_MAX = 20
 
 REMOVED_KEPT = timedelta(days=1)
 """For so long after its removal the document of a schedule stays."""
+
+FIRST_YEAR, LAST_YEAR = 1971, 9000
+"""Of what a schedule names: there is room before and behind for what is worked out from it."""
 
 COUNTED_MAX = 1000
 """Due times that were missed are counted up to here."""
@@ -155,8 +159,16 @@ class Schedule(Document, frozen=True, kw_only=True):
         commands = len(self.request.commands)
         if not commands or (commands > 1 and not self.request.batch):
             return f"it has {commands} commands"
+        if not all(FIRST_YEAR <= at.year <= LAST_YEAR for at in self._instants()):
+            return f"it names an instant that is not in the years {FIRST_YEAR} to {LAST_YEAR}"
         flaw = cron_flaw(self.cron)
         return None if flaw is None else f"its cron expression cannot be used: {flaw}"
+
+    def _instants(self) -> Iterator[datetime]:
+        stated = (self.start_at, self.end_at, self.next_at, self.waiting_at, self.created_at)
+        yield from (at for at in stated if at is not None)
+        if self.removed is not None:
+            yield self.removed.at
 
     @property
     def last(self) -> Fire | None:

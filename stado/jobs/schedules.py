@@ -54,9 +54,9 @@ def create(repo: Repository, schedule: Schedule) -> Created:
     Refers to the snapshot that its jobs take along, then creates the document. A crash between
     leaves a reference that the same command again takes up, or `remove` of a schedule of this name
     removes. Raises `Refused` (`schedule_exists`) for another one of this name, (`schedule_never`)
-    where nothing would ever be due, (`schedule_too_large`), (`snapshot_missing`)."""
-    schedules.check_name(schedule.name)
-    _check_size(schedule)
+    where nothing would ever be due, (`schedule_too_large`, `schedule_invalid`),
+    (`snapshot_missing`)."""
+    _check(schedule)
     now = repo.now()
     next_at = schedules.first_due(schedule, zone_named(schedule.zone), now)
     schedule = schedule.evolve(next_at=next_at, nonce=repo.entropy.token(), created_at=now)
@@ -94,7 +94,11 @@ def _written(repo: Repository, schedule: Schedule, removed: Stored[Schedule] | N
     return False
 
 
-def _check_size(schedule: Schedule) -> None:
+def _check(schedule: Schedule) -> None:
+    schedules.check_name(schedule.name)
+    flaw = schedule.flaw()
+    if flaw is not None:
+        raise Refused("schedule_invalid", f"schedule {schedule.name} cannot be made: {flaw}")
     size = sum(len(command.encode()) for command in schedule.request.commands)
     if size > schedules.REQUEST_BYTES_MAX:
         raise Refused(
@@ -356,7 +360,7 @@ def _newest_runs(repo: Repository, schedule: Schedule, *, limit: int) -> list[st
     prefix, now = keys.runs_of_schedule(schedule.name), repo.now()
     back = _DAY
     while True:
-        is_all = now - back <= schedule.created_at - _DAY
+        is_all = back >= now - schedule.created_at + _DAY
         begin = "" if is_all else keys.run(schedules.fire_run_id(schedule.name, now - back))
         runs = [keys.run_of_key(one.key) for one in walk(repo.store, prefix, start_after=begin)]
         runs = [run_id for run_id in runs if schedules.parse_fire_run_id(run_id) is not None]

@@ -156,6 +156,7 @@ def test_an_account_that_nobody_knows_is_refused(
         (("--cron", "@daily", "two", "words"), "quote all of it"),
         (("--cron", "@daily", "--priority", "-1", "true"), "priority -1 must be nonnegative"),
         (("--cron", "@daily", "--end-at", "2020-01-01T00:00:00Z", "true"), "would never be due"),
+        (("--cron", "@daily", "--end-at", "9999-01-01T00:00:00Z", "true"), "years 1971 to 9000"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_stored(

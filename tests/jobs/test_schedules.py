@@ -834,6 +834,27 @@ def test_a_turn_that_has_little_time_goes_on_where_it_stopped() -> None:
     assert len(world.names(keys.RUNS)) == 40
 
 
+@pytest.mark.parametrize("year", [1, 1970, 1971, 2020, 9000, 9999])
+@pytest.mark.parametrize("field", ["start_at", "end_at", "next_at", "waiting_at", "created_at"])
+def test_no_instant_in_a_document_harms_who_reads_it(field: str, year: int) -> None:
+    """Whoever can write there can write anything: it costs that schedule, and no other."""
+    world = World()
+    schedule = made(world, "a", cron="0 0 29 2 *")
+    made(world, "b")
+    instant = START.replace(year=year)
+    world.store.put(keys.schedule("a"), schedule.evolve(**{field: instant}).encode())
+    to_minute(world, 1)
+    fire(world)
+    assert run_ids(world, "b") == [run_id(1, "b")]
+    rows = list_schedules(world.repo, limit=9).rows
+    assert (rows[0].problem is not None) is (year in (1, 1970, 9999))
+    if rows[0].schedule is not None:
+        assert len(history(world.repo, rows[0].schedule, limit=5)) < 2
+        resume(world.repo, "a", by="bob")
+        pause(world.repo, "a", by="bob")
+        resume(world.repo, "a", by="bob")
+
+
 def test_one_that_cannot_be_read_costs_no_other_its_turn() -> None:
     world = World()
     made(world, "a")
