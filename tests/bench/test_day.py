@@ -58,7 +58,7 @@ def test_the_same_day_is_decided_alike_each_time(jobs: list[DayJob], day: Tally)
 
 
 def test_a_table_has_a_column_for_each_load_and_way(jobs: list[DayJob], day: Tally) -> None:
-    lines = table({_LOAD: (play_fifo(jobs, _HOSTS), day)}).splitlines()
+    lines = table({_LOAD: [(play_fifo(jobs, _HOSTS), day)]}).splitlines()
     assert lines[0] == "| | load 1, FIFO | load 1, stado |"
     assert all(line.count("|") == 4 for line in lines)
 
