@@ -160,7 +160,8 @@ _ALIKE = [
     (re.compile(r"\d+(?:[.,]\d+)*"), "N"),
     (re.compile(r"N-N-N[ T]N:N(?::N)?Z?"), "TIME"),
     (re.compile(r"\bN ?(?:[KMGT]i?B|kB|bytes?)\b"), "SIZE"),
-    (re.compile(r"\b(?:N ?[dhms]\b ?)+"), "DURATION "),
+    (re.compile(r"\b(?:N ?[dhms](?=N|\b) ?)+"), "DURATION "),
+    (re.compile(r"\) in DURATION "), ")"),  # Of a submission, where it took more than a second.
     (re.compile(r"\s+"), " "),
 ]
 
