@@ -17,7 +17,7 @@ from stado.core.settings import DeploymentSettings, Quotas
 from stado.core.states import State, Verdict
 from stado.storage.observe import Operation
 from stado_agent.making_room import RoomWaits
-from tests.simulation.bench import PLAN, Bench, made_bench
+from tests.simulation.bench import PLAN, Bench, changed, made_bench
 from tests.simulation.checkers.base import Checker
 from tests.simulation.checkers.capacity import CapacityChecker
 from tests.simulation.checkers.rooms import RoomsChecker
@@ -314,6 +314,28 @@ def test_a_job_that_is_asked_for_one_that_nobody_has_looked_at(asking: Asking) -
     asking.keep(waiter)
     asking.ask(victim, waiter)
     assert "which was not queued" in bench.violation
+
+
+def test_a_job_that_is_put_back_though_nobody_asked() -> None:
+    with bench_with(YieldsChecker) as bench:
+        record = begin(bench, "small", cpu=4.0, **YIELDS)
+        bench.end(record, bench.ending(Verdict.YIELDED))
+        assert "and nobody had asked" in bench.violation
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_a_job_that_was_asked_in_the_epoch_before(adopted: bool) -> None:
+    """Whoever had stopped it by then, and adopted it, puts it back in the next epoch."""
+    with bench_with(YieldsChecker) as bench:
+        first = begin(bench, "small", cpu=4.0, **YIELDS)
+        bench.write(bench.agent, keys.asks(first.id, 1), Asks(give_way=True, nonce="a"))
+        second = bench.claim(bench.lose(first))
+        cell = bench.repo.claim_cell(second.id, 2)
+        assert second.holder is not None
+        record = changed(second, holder=second.holder.evolve(adopted=adopted))
+        bench.write(bench.worker, cell.own_key(), cell.evolve(record=record))
+        bench.end(record, bench.ending(Verdict.YIELDED))
+        assert ("and nobody had asked" in bench.violation) is not adopted
 
 
 def test_a_job_that_is_put_back_more_often_than_it_said() -> None:
