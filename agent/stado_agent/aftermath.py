@@ -74,6 +74,10 @@ class Aftermath:
         return [death.held for death in self._deaths if not death.ended]
 
     @property
+    def supervisors(self) -> set[ProcessIdentity]:
+        return {death.supervisor for death in self._deaths}
+
+    @property
     def job_ids(self) -> set[str]:
         return {death.job_id for death in self._deaths}
 

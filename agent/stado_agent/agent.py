@@ -474,8 +474,14 @@ class Agent:
 
     def take_back(self) -> None:
         """What an earlier agent of this name left on this host: living supervisors are counted,
-        dead ones looked after."""
+        dead ones looked after. One that hung when we began may take up its last order later, so
+        that this is looked at again and again."""
+        inherited = {note.supervisor for note in self._inherited}
+        known = self._aftermath.supervisors | inherited
+        own = {one.pid for one in self._supervised}
         for note in list(self._folder.notes()):
+            if note.supervisor in known or note.supervisor.pid in own:
+                continue
             if self._is_of_this_boot(note) and self._processes.alive(note.supervisor):
                 log.info("event=taken_back job=%s epoch=%d", note.job_id, note.epoch)
                 self._inherited.append(note)
@@ -786,6 +792,7 @@ class Agent:
         if now - self._broadcast_at >= (beat * _NEWS_SHARE if self._has_news else beat):
             self._broadcast_at = now
             self._has_news = False
+            self.take_back()
             self._end_hung()
             self._look_around()
             self._broadcast(stopped=False)

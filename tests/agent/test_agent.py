@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -523,6 +524,24 @@ def test_an_agent_of_the_same_name_on_another_host_is_left_alone(host: Host) -> 
     host.agent.run(after_steps(3))
     assert host.world.states(job) == {State.RUNNING}
     assert host.world.repo.cells(job).ends == set()
+
+
+def test_a_supervisor_of_the_agent_before_that_wakes_up_late_is_counted(host: Host) -> None:
+    """It was frozen when this agent began, had no job then, and took up its last order when it
+    woke. What it has is given to nobody else, and what it leaves when it dies is seen to."""
+    host.agent.take_back()
+    host.processes.fork(lambda _: host.clock.sleep(1e6))
+    (stranger,) = host.processes.forked
+    (job,) = host.submit("true", cpu=3, not_before=host.world.repo.now() + timedelta(days=1))
+    needs = host.world.entries()[0].needs
+    host.folder.write_note(SupervisorNote(stranger.identity, job, 1, needs, f"{job}.1"))
+    host.step_for(LEASE / 8 + 2)
+    assert host.capacity().cpu_free == 1
+    assert [report.job_id for report in host.capacity().jobs] == [job]
+    stranger.kill()
+    host.step_for(LEASE / 8 + 2)
+    assert host.capacity().cpu_free == 4
+    assert list(host.folder.notes()) == []
 
 
 # --- what others see, and the end -----------------------------------------------------------
