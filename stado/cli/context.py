@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stado.composition import Machine
     from stado.config_file import ConfigFile
     from stado.jobs.repository import Repository
-    from stado.ports import HostProcesses
+    from stado.ports import Hardware, HostProcesses
     from stado.profile_files import ProfileFolder
     from stado.services.service import Places, Scope
     from stado.settings import Settings
@@ -198,6 +198,19 @@ def host_name() -> str:
     from stado.system.hardware import LiveHardware
 
     return LiveHardware().host_name()
+
+
+def host_hardware() -> Hardware:
+    """What this host has."""
+    from stado.system.hardware import LiveHardware
+
+    return LiveHardware()
+
+
+def default_work_dir() -> Path:
+    """Where jobs of an agent of this account work, unless it is told another folder."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else _home() / ".local/state") / "stado"
 
 
 def _home() -> Path:

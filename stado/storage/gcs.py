@@ -18,9 +18,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from stado.errors import Conflict, Denied, Exists, Misconfigured, NotFound, NotModified
+from stado.errors import (
+    Conflict,
+    Denied,
+    Exists,
+    Misconfigured,
+    NotFound,
+    NotModified,
+    StoreError,
+)
 from stado.ports import Clock, Tasks
 from stado.storage.answers import answer_errors, check_length_told, find_date, part_of
+from stado.storage.bucket_rules import (
+    BucketRules,
+    gcs_drops_versions,
+    gcs_retention_seconds,
+    gcs_rules,
+)
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
 from stado.storage.keys import check_key, check_prefix, check_range, is_listed
@@ -151,6 +165,30 @@ class GcsStore:
         """What is there, whoever put it there: keys as they stand, of one request."""
         found, _ = self._list_page("", {"prefix": self._prefix, "maxResults": str(limit)})
         return [entry.key for entry in found]
+
+    def rules(self) -> BucketRules:
+        """What the bucket does by itself, as far as it is told. One request."""
+        prefix = self._prefix.strip("/")
+        place, fields = self._objects.removesuffix("/o"), "lifecycle,versioning,retentionPolicy"
+        try:
+            with self._errors(self._bucket, writing=False):
+                answer = self._session.ask(
+                    self._bucket,
+                    lambda session: session.get(place, params={"fields": fields}, timeout=_SECONDS),
+                )
+                check_answer(self._bucket, answer, writing=False)
+            with answer_errors(self._bucket, writing=False):
+                told: Mapping[str, Any] = answer.json()
+                return BucketRules(
+                    prefix,
+                    rules=tuple(gcs_rules(told)),
+                    keeps_versions=bool((told.get("versioning") or {}).get("enabled")),
+                    drops_versions=gcs_drops_versions(told, prefix),
+                    retention_seconds=gcs_retention_seconds(told),
+                )
+        except StoreError as error:
+            untold = tuple((what, str(error)) for what in ("lifecycle rules", "versioning"))
+            return BucketRules(prefix, untold=untold)
 
     def now(self) -> datetime:
         if self._clock_read is None:

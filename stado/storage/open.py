@@ -14,6 +14,7 @@ from typing import Protocol
 
 from stado.errors import Misconfigured
 from stado.ports import Clock, Entropy, Tasks
+from stado.storage.bucket_rules import BucketRules
 from stado.storage.file import FileStore
 from stado.storage.keys import check_key
 from stado.storage.port import Store
@@ -182,8 +183,29 @@ def first_names(
     return list(dict.fromkeys(name for name in names if name))
 
 
+def bucket_rules(
+    address: str, *, endpoint: str | None, region: str | None, clock: Clock, tasks: Tasks
+) -> BucketRules | None:
+    """What a bucket does by itself to the objects in it; None of a directory. Two requests at most,
+    without retries: what is not told says why. Raises what `open_store` does."""
+    parsed = parse_address(address)
+    if parsed.scheme is Scheme.FILE:
+        return None
+    check_endpoint(endpoint)
+    _check_installed(parsed.scheme)
+    options = _BucketOptions(endpoint, region, conditional_delete=False)
+    open_bucket = _open_s3 if parsed.scheme is Scheme.S3 else _open_gcs
+    store, _ = open_bucket(parsed, options, clock, tasks)
+    try:
+        return store.rules()
+    finally:
+        store.close()
+
+
 class _Bucket(Store, Protocol):
     def first_keys(self, limit: int) -> list[str]: ...
+
+    def rules(self) -> BucketRules: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from stado.errors import (
     Misconfigured,
     NotFound,
     NotModified,
+    StoreError,
     Unavailable,
 )
 from stado.ports import Clock, Tasks
@@ -34,6 +36,7 @@ from stado.storage.answers import (
     find_date,
     part_of,
 )
+from stado.storage.bucket_rules import BucketRules, s3_drops_versions, s3_rules
 from stado.storage.keys import check_key, check_prefix, check_range, is_listed
 from stado.storage.pieces import PIECE_BYTES, fetch_pieces
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
@@ -50,6 +53,11 @@ _PARTS_AT_ONCE = 6
 _PARTS_MAX = 9_000
 """S3 takes 10,000."""
 _MIB = 1 << 20
+
+_TOLD_OF_BUCKETS = {
+    "lifecycle rules": "get_bucket_lifecycle_configuration",
+    "versioning": "get_bucket_versioning",
+}
 
 Result = TypeVar("Result")
 
@@ -188,6 +196,33 @@ class S3Store:
     def first_keys(self, limit: int) -> builtins.list[str]:
         """What is there, whoever put it there: keys as they stand, of one request."""
         return [entry.key for entry in self._list_page("", "", limit)[0]]
+
+    def rules(self) -> BucketRules:
+        """What the bucket does by itself, as far as it is told. Two requests."""
+        untold: builtins.list[tuple[str, str]] = []
+        answers: dict[str, Mapping[str, Any]] = {}
+        for what, operation in _TOLD_OF_BUCKETS.items():
+            try:
+                answers[what] = self._ask_of(
+                    self._bucket, partial(self._told_of_bucket, operation), writing=False
+                )
+            except NotFound:
+                answers[what] = {}  # that there is none is told so
+            except StoreError as error:
+                untold.append((what, str(error)))
+        prefix, lifecycle = self._prefix.strip("/"), answers.get("lifecycle rules", {})
+        kept = answers.get("versioning")
+        return BucketRules(
+            prefix,
+            rules=tuple(s3_rules(lifecycle)),
+            keeps_versions=None if kept is None else kept.get("Status") == "Enabled",
+            drops_versions=s3_drops_versions(lifecycle, prefix),
+            untold=tuple(untold),
+        )
+
+    def _told_of_bucket(self, operation: str, client: Any) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = getattr(client, operation)(Bucket=self._bucket)
+        return answer
 
     def now(self) -> datetime:
         if self._clock_read is None:

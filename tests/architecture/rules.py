@@ -79,6 +79,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.profile_files",
         "stado.services",
         "stado.storage.open",
+        "stado.storage.bucket_rules",
         "stado.storage.contract",
         "stado.storage.trouble",
     ),

@@ -29,6 +29,7 @@ from stado.storage.file import FileStore
 from stado.system.clock import LiveClock
 from stado.system.entropy import LiveEntropy
 from stado.system.tasks import LiveTasks
+from stado.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 PYTHON_PATH = os.pathsep.join(str(ROOT / folder) for folder in (".", "agent", "coordinator"))
@@ -204,7 +205,7 @@ def report(world: World, consumer: str, *, age_seconds: float = 0.0, **changes: 
         memory_total_gb=64,
         memory_free_gb=60,
         disk_free_gb=1234.5,
-        version="0.1",
+        version=VERSION,
         contains_by="cgroup-v2",
         limits_memory_by="watchdog",
     )

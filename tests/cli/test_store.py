@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stado.cli.doctor import clock_finding
 from stado.cli.proving import proved
+from stado.cli.store_checks import clock_finding
 from stado.composition import live_machine
 from stado.core import keys
 from stado.core.records import AcceleratorReport, Capacity, CoordinatorLease, Hindrance, Phase
@@ -142,7 +142,7 @@ def test_each_finding_has_a_remedy_and_the_exit_code_is_1(stado: Program, world:
     result = stado("doctor")
     assert result.exit_code == 1
     assert result.stdout.count("FIX") == result.stdout.count("-> ") == 5
-    assert "3 other checks are well" in result.stderr
+    assert "4 other checks are well" in result.stderr
     found = findings(stado)
     assert f"queue/{job_id}.json is unreadable" in found["records"][0]
     assert found["agents"][0] == "no agent is at work: no job starts"

@@ -172,6 +172,7 @@ def requests_of_operators() -> set[Request]:
     lost = undelivered(world.repo_over(RecordingStore(world.store, requests)), limit=5)
     assert job in {one.job_id for one in lost}
     _rebuild_the_ledger(requests)
+    _look_at_schedules(requests)
     _keep_a_host(requests)
     _reap_on_a_host(requests)
     _see_who_has_the_places(requests)

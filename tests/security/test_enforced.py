@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,3 +135,25 @@ def test_checkpoints_are_written_by_agents_alone(
     for role in _ROLES:
         with pytest.raises(Denied):
             store_of(role).put(keys.checkpoint_manifest("zrkkcqmezlzooeqj", 1, 1), b"{}")
+
+
+def test_doctor_tells_what_a_role_lacks_and_which_policy_grants_it(enforced: Enforced) -> None:
+    """R247: on a server that asks IAM, and nothing is written by it."""
+    _submitted(enforced, "probed")
+    done = enforced.stado("reader", "doctor", "--role", "submitter", "--json")
+    assert done.exit_code == 1, done.stderr
+    found = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "role"]
+    codes = {one["code"] for one in found if not one["ok"]}
+    assert {"write_denied", "delete_denied"} <= codes
+    assert {one["remedy"] for one in found if one["remedy"]} == {
+        "docs/policies/s3/submitter.json grants it"
+    }
+    done = enforced.stado("submitter", "doctor", "--role", "submitter", "--json")
+    answer = json.loads(done.stdout)
+    found = [one for one in answer["findings"] if one["check"] == "role"]
+    assert [one["code"] for one in found if one["ok"]] == ["role_allowed"], found
+    assert not [one for one in found if one["remedy"]]
+    untold = {one["check"] for one in answer["findings"] if one["unknown"]}
+    assert "bucket" in untold
+    assert "coordinator" in untold
+    assert answer["complete"] is False
