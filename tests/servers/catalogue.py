@@ -40,28 +40,35 @@ _SECONDS = 5
 @contextmanager
 def run_seaweedfs() -> Iterator[Server]:
     """A real, persistent S3 server. Lists in tree order, which differs only between folders."""
-    master, volume, filer, port = free_ports(4, also_above=10_000)
+    ports = free_ports(4, also_above=10_000)
+    port = ports[-1]
     with temporary_folder() as folder:
-        argv = [
-            str(_BIN / "weed"),
-            "server",
-            f"-ip={HOST}",
-            f"-ip.bind={HOST}",
-            f"-dir={folder}",
-            f"-master.port={master}",
-            f"-volume.port={volume}",
-            f"-filer.port={filer}",
-            "-filer",
-            "-s3",
-            f"-s3.port={port}",
-            "-volume.max=1000",
-            "-master.volumeSizeLimitMB=64",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            "-master.telemetry=false",
-        ]
+        argv = seaweedfs_argv(folder, HOST, ports)
         with _s3_server("seaweedfs", argv, CLIENT_ENVIRONMENT, folder, port) as server:
             yield server
+
+
+def seaweedfs_argv(folder: Path, address: str, ports: Sequence[int]) -> list[str]:
+    """What starts SeaweedFS on `address` with four ports, the last of them for S3."""
+    master, volume, filer, s3 = ports
+    return [
+        str(_BIN / "weed"),
+        "server",
+        f"-ip={address}",
+        f"-ip.bind={address}",
+        f"-dir={folder}",
+        f"-master.port={master}",
+        f"-volume.port={volume}",
+        f"-filer.port={filer}",
+        "-filer",
+        "-s3",
+        f"-s3.port={s3}",
+        "-volume.max=1000",
+        "-master.volumeSizeLimitMB=64",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-master.telemetry=false",
+    ]
 
 
 @contextmanager
