@@ -69,7 +69,9 @@ def acting_text(sight: CoordinatorSight | None) -> str:
         gone = "has left" if lease.released else "is silent"
         return f"no coordinator is at work: {lease.holder} {gone}, {heard}"
     version = "" if lease.version is None else f" (stado {lease.version})"
-    since = "" if lease.since is None else f" for {duration(_seconds(lease.at, lease.since))}"
+    since = ""
+    if lease.since is not None:
+        since = f" for {duration(_seconds(lease.at, lease.since) + sight.age_seconds)}"
     return f"{lease.holder}{version} acts{since}; {heard}"
 
 
@@ -90,11 +92,15 @@ def next_text(sight: CoordinatorSight | None) -> str:
 
 
 def pass_lines(sight: CoordinatorSight | None, now: datetime) -> Iterator[str]:
-    """A table. None of a program that tells nothing of its passes yet."""
+    """A table, where something is told: at the first tick nothing is yet, and an earlier program
+    tells nothing."""
     from stado.cli.render import clean_table_lines
     from stado.cli.tables import Column
 
-    if sight is None or not sight.lease.passes:
+    if sight is None:
+        return
+    if not sight.lease.passes:
+        yield "it has not told how its passes fare: that comes with its second tick"
         return
     columns = [
         Column("PASS"),

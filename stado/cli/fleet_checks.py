@@ -237,8 +237,8 @@ def version_findings(
     said = []
     for version, consumers in sorted(versions.items()):
         more = ", …" if len(consumers) > _NAMED_MAX else ""
-        named = ", ".join(sorted(consumers)[:_NAMED_MAX])
-        said.append(f"{plural(len(consumers), 'agent')} {version} ({named}{more})")
+        named = f" ({', '.join(sorted(consumers)[:_NAMED_MAX])}{more})" if version != own else ""
+        said.append(f"{plural(len(consumers), 'agent')} {version}{named}")
     found = set(versions) | {own}
     if sight is not None and sight.alive and sight.lease.version is not None:
         found.add(sight.lease.version)

@@ -38,15 +38,16 @@ def record_findings(repo: Repository) -> Iterator[Finding]:
                 "as above",
             )
         if reading.cut:
-            yield Finding(
-                "records", "records_cut", f"of {folder} the first {READ_EACH_MAX} were read"
-            )
+            text = f"of {folder} the first {READ_EACH_MAX} were read only"
+            yield Finding("records", "records_cut", text, unknown=True)
 
 
 def queue_findings(repo: Repository) -> Iterator[Finding]:
     from stado.cli.render import duration, plural
     from stado.jobs.health import find_pause
+    from stado.jobs.queue_index import read_page
     from stado.jobs.waiting import hopeless
+    from stado.storage.port import LIST_LIMIT_MAX
 
     for wait, job_ids in hopeless(repo).items():
         if wait.hindered:
@@ -57,6 +58,9 @@ def queue_findings(repo: Repository) -> Iterator[Finding]:
             f"{plural(len(job_ids), 'job')} cannot start, such as {job_ids[0]}: {wait.text}",
             f"{wait.remedy or 'start another worker'}; `stado job why {job_ids[0]}`",
         )
+    if read_page(repo).next_after is not None:
+        text = f"whether jobs can start: looked at the first {LIST_LIMIT_MAX:,} of the queue only"
+        yield Finding("queue", "queue_cut", text, unknown=True)
     pause = find_pause(repo)
     if pause is None:
         yield Finding("queue", "queue_open", "the queue is open")
@@ -90,7 +94,8 @@ def notice_findings(repo: Repository) -> Iterator[Finding]:
             "mend the channel where the coordinator runs; this is told for a week",
         )
     if len(lost) == _NAMED_MAX:
-        yield Finding("notices", "notices_cut", f"there may be more than these {_NAMED_MAX}")
+        text = f"there may be more than these {_NAMED_MAX}"
+        yield Finding("notices", "notices_cut", text, unknown=True)
 
 
 def limit_findings(repo: Repository) -> Iterator[Finding]:

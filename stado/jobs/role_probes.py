@@ -20,8 +20,9 @@ from stado.jobs.repository import Repository
 _NOBODY = "doctor-probe"
 """Stands for a job, a run, a host: none is called so."""
 
-_NO_VERSION = "1"
-"""A number, as Google asks for; no object has it."""
+_NO_VERSION = "9000000000000000000"
+"""A number, as Google asks for, of more microseconds than there were: no object has it. (0 would
+stand for an object that is not there, which would be made.)"""
 
 
 class Act(StrEnum):

@@ -52,6 +52,23 @@ def test_each_finding_has_a_stable_code(stado: Program, world: World) -> None:
     ]
 
 
+def test_a_large_store_is_looked_at_in_part_which_is_told(stado: Program, world: World) -> None:
+    """R247: unknown, and nothing to mend."""
+    for number in range(300):
+        report(world, f"local@box{number}")
+    lead(world)
+    for number in range(1001):
+        (world.path / keys.READY).mkdir(parents=True, exist_ok=True)
+        (world.path / keys.READY / f"{number:04d}").write_bytes(b"")
+    result = stado("doctor")
+    assert result.exit_code == 0, result.stdout
+    assert "?    records      of capacity/ the first 300 were read only" in result.stdout
+    assert "looked at the first 1,000 of the queue only" in result.stdout
+    assert "nothing to mend in what was looked at: " in result.stdout
+    answer = stado.json("doctor")
+    assert (answer["healthy"], answer["complete"]) == (True, False)
+
+
 def test_a_pass_that_fails_is_told(stado: Program, world: World) -> None:
     """R246, R247"""
     report(world, "local@box")
