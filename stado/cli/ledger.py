@@ -14,6 +14,7 @@ from stado.target import Target, target_options
 def show(*, as_json: bool, target: Target) -> None:
     """Show how much the ledger has, and how much waits to be brought into it."""
     from stado.cli import render
+    from stado.cli.stories import moment_text
     from stado.jobs.ledger import look_at_ledger
 
     with opened_repository(target) as repo:
@@ -32,7 +33,7 @@ def show(*, as_json: bool, target: Target) -> None:
         return
     told = f"{render.plural(seen.rows, 'epoch')} in {render.plural(seen.segments, 'segment')}"
     if seen.first is not None and seen.last is not None:
-        told += f", from {render.instant_text(seen.first)} to {render.instant_text(seen.last)}"
+        told += f", from {moment_text(seen.first)} to {moment_text(seen.last)}"
     render.print_line(told)
     more = "more than " if seen.more else ""
     wait = "waits" if seen.waiting == 1 else "wait"

@@ -24,6 +24,7 @@ from stado.core.states import Reason, Verdict
 from stado.core.usage import use_key, use_of
 from stado.jobs.ledger import Compaction, look_at_ledger
 from stado.jobs.repository import Repository
+from stado.jobs.rest_rows import RestRowsKept
 from stado.settings import Settings
 from tests.bench.deployment import Bench, bench_deployment
 from tests.bench.figures import Figure
@@ -78,6 +79,7 @@ def _compact(repo: Repository, jobs: int) -> None:
     compaction = Compaction(repo, by="bench")
     while compaction.turns(600).behind:
         pass
+    RestRowsKept(repo, missing_max=1).turn()
     seen = look_at_ledger(repo)
     assert seen.rows + seen.waiting == jobs, seen
 
