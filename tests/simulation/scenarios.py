@@ -78,6 +78,13 @@ def _run(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=1.5)])
 
 
+@scenario("ledger", requests_min=80, ends=(State.COMPLETED,) * 3, starts=3)
+def _ledger(stage: Stage) -> None:
+    """What the first jobs used is compacted while the others run, into a segment that is written
+    anew for each."""
+    stage.submit("ann", "run", [Script(seconds=seconds) for seconds in (0.5, 3.0, 6.0)])
+
+
 BETWEEN_POLLS = 0.5
 """Seconds after the beginning: the agents have found the queue empty, and wait."""
 

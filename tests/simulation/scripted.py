@@ -92,7 +92,7 @@ class Counted:
 
 def counts(process: SimProcess, operation: Operation, key: str) -> bool:
     """All that supervisors and people ask. Of agents and coordinators what names a job (its
-    record, its status, its entry, the note of its room) and writes to runs.
+    record, its status, its entry, the note of its room) and writes to runs, uses and the ledger.
 
     Not theirs: listings of whole folders, looks at runs, capacity and the coordinator's lease.
     These come again and again, decide nothing by themselves, and would be most of a run."""
@@ -101,7 +101,7 @@ def counts(process: SimProcess, operation: Operation, key: str) -> bool:
     folder = key.partition("/")[0]
     if operation is Operation.LIST:
         return folder == "status"
-    if folder in ("index", "runs"):
+    if folder in ("index", "runs", "usage", "ledger"):
         return operation in WRITES
     return folder in _OF_A_JOB
 
