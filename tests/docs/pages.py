@@ -152,9 +152,37 @@ def differs(shown: list[str], said: str) -> str | None:
     return None
 
 
+_ID = r"(?<![A-Za-z])[a-z]{16}(?![A-Za-z])"
+
+
+class Ids:
+    """Those that a page shows, and those that a run of it has got in their place."""
+
+    def __init__(self) -> None:
+        self._actual: dict[str, str] = {}
+
+    def learn(self, shown: list[str], said: str) -> None:
+        """From each shown line with an id and the first line of what was said that is alike."""
+        unused = said.splitlines()
+        for line in shown:
+            if re.search(_ID, line) is None:
+                continue
+            same = next((other for other in unused if alike(other) == alike(line)), None)
+            if same is not None:
+                unused.remove(same)
+                self._actual.update(zip(re.findall(_ID, line), re.findall(_ID, same), strict=False))
+
+    def put_into(self, command: str) -> str:
+        """The command with the ids of this run, also where the end of one names a policy."""
+        for shown, actual in self._actual.items():
+            command = command.replace(shown, actual)
+            command = command.replace(f"policy_{shown[-6:]}:", f"policy_{actual[-6:]}:")
+        return command
+
+
 _ALIKE = [
     (re.compile(r"\b\w+@[\w.-]+"), "WORKER"),
-    (re.compile(r"\b[a-z]{16}\b"), "ID"),
+    (re.compile(_ID), "ID"),
     (re.compile(r"\b[a-z]{6}\b(?=:|\b)(?<=policy_......)"), "ID"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,64}\b"), "DIGEST"),
     (re.compile(r"\d+(?:[.,]\d+)*"), "N"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.docs.pages import Step, differs
+from tests.docs.pages import Ids, Step, differs
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +29,7 @@ class Terminal:
         self._steps = home.parent / "steps"
         self._steps.mkdir()
         self._count = 0
+        self.ids = Ids()
         self._environment = {
             "HOME": str(home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -102,7 +103,10 @@ class Terminal:
 
 
 def run(terminal: Terminal, step: Step, *, seconds: float) -> str:
-    """A step of a page, with Ctrl-C where that shows one."""
+    """A step of a page, with Ctrl-C where that shows one, and with this run's ids."""
     shown = step.until
     until = None if shown is None else lambda said: differs(shown, said) is None
-    return terminal.run(step.command, seconds=seconds, until=until)
+    command = terminal.ids.put_into(step.command)
+    said = terminal.run(command, seconds=seconds, until=until)
+    terminal.ids.learn(step.shown, said)
+    return said

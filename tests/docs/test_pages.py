@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Step, alike, differs, read_page
+from tests.docs.pages import Ids, Step, alike, differs, read_page
 from tests.docs.terminal import ROOT, Terminal, run
 
-PAGES = ["docs/tutorial.md", "docs/schedules.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/schedules.md",
+    "docs/quotas.md",
+    "docs/retries.md",
+    "docs/environment.md",
+    "docs/checkpoints.md",
+]
 
 _STEP_SECONDS = 90
 
@@ -52,6 +60,16 @@ def test_a_page_that_says_something_else_is_found() -> None:
 def test_ids_numbers_and_times_may_be_others() -> None:
     assert alike("local@vm  23.5 GiB 3m 50s 2026-11-30 10:14:15Z") == "WORKER SIZE DURATION TIME"
     assert alike("4m30s") == alike("2s") == "DURATION"
+
+
+def test_commands_name_the_jobs_of_this_run() -> None:
+    ids = Ids()
+    shown = ["submitted job abcdefghijklmnop (run a) in 0.2s; …", "abcdefghijklmnop", "made …"]
+    ids.learn(shown, "submitted job qrstuvwxyzabcdef\nqrstuvwxyzabcdef\nmade it\n")
+    command = "stado job retry abcdefghijklmnop-2; stado policy get policy_klmnop:best to"
+    wanted = "stado job retry qrstuvwxyzabcdef-2; stado policy get policy_abcdef:best to"
+    assert ids.put_into(command) == wanted
+    assert ids.put_into("stado job why someotherjobsid1") == "stado job why someotherjobsid1"
 
 
 def test_commands_of_several_lines_comments_and_reasons_are_read(tmp_path: Path) -> None:
