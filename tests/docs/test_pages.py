@@ -18,6 +18,7 @@ PAGES = [
     "docs/retries.md",
     "docs/environment.md",
     "docs/checkpoints.md",
+    "docs/hosts.md",
 ]
 
 _STEP_SECONDS = 90
