@@ -43,6 +43,8 @@ class _Death:
     enclosure: list[Path]
     ended: bool
     """Whether nothing of its job lives any more."""
+    outlived: bool = False
+    """Whether it was seen alive after the agent that claimed its job had gone."""
     kill_at: float = float("-inf")
 
 
@@ -89,6 +91,7 @@ class Aftermath:
         epoch: int,
         held: Reservation,
         of_this_boot: bool = True,
+        outlived: bool = False,
     ) -> None:
         """Its note, if there is one, names what held the command together, and the epoch that it
         may have adopted since. Of an earlier life of the host nothing lives."""
@@ -98,7 +101,7 @@ class Aftermath:
         else:
             enclosure, epoch = [Path(folder) for folder in note.enclosure], note.epoch
         self._deaths.append(
-            _Death(supervisor, job_id, epoch, held, enclosure, ended=not of_this_boot)
+            _Death(supervisor, job_id, epoch, held, enclosure, not of_this_boot, outlived)
         )
 
     def turn(self) -> bool:
@@ -117,7 +120,7 @@ class Aftermath:
         meanwhile a reaper may be faster."""
         for death in [death for death in self._deaths if death.ended]:
             try:
-                self._end_as_lost(death.job_id, death.epoch)
+                self._end_as_lost(death)
             except Unreadable as error:
                 log.warning("event=left_to_reaper job=%s error=%r", death.job_id, str(error))
             except StoreError as error:
@@ -192,9 +195,10 @@ class Aftermath:
         found = self._processes.identify(int(pid)) if pid.isdecimal() and rest else None
         return found is not None and supervisor_name(found, self._boot_id) == supervisor
 
-    def _end_as_lost(self, job_id: str, epoch: int) -> None:
+    def _end_as_lost(self, death: _Death) -> None:
         """The holder's own word that nothing of this epoch lives any more: no seal is needed.
         An epoch that nobody holds for us is not ours to end."""
+        job_id, epoch = death.job_id, death.epoch
         found = find_job(self._repo, job_id)
         if found is None or found.state is not State.RUNNING or found.record.epoch != epoch:
             return
@@ -212,7 +216,7 @@ class Aftermath:
                 by=self._claimant.consumer,
                 reason=Reason.SUPERVISOR_DIED,
                 detail="its supervisor died, and what it was running was ended",
-                agent_gone=holder.incarnation != self._claimant.incarnation,
+                agent_gone=holder.incarnation != self._claimant.incarnation and not death.outlived,
             ),
         )
         give_verdict(self._repo, as_queued_last(self._repo, found.record), ending)

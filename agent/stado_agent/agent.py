@@ -370,7 +370,7 @@ class Agent:
             self._hear(one)
         for note in [note for note in self._inherited if self._has_ended(note.supervisor)]:
             self._inherited.remove(note)
-            self._note_death(note)
+            self._note_death(note, outlived=True)
         if self._aftermath.turn():
             self._look_for_leftovers_at = float("-inf")
             self._supply.hurry()
@@ -489,13 +489,14 @@ class Agent:
                 self._note_death(note)
         self._aftermath.turn()
 
-    def _note_death(self, note: SupervisorNote) -> None:
+    def _note_death(self, note: SupervisorNote, *, outlived: bool = False) -> None:
         self._aftermath.begin(
             note.supervisor,
             job_id=note.job_id,
             epoch=note.epoch,
             held=Reservation(note.needs, note.cards),
             of_this_boot=self._is_of_this_boot(note),
+            outlived=outlived,
         )
 
     def _is_of_this_boot(self, note: SupervisorNote) -> bool:

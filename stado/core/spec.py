@@ -625,6 +625,7 @@ def _check_shared(spec: Spec) -> None:
             f"max-lease-losses {spec.max_lease_losses} must be 0 or more, or 'unlimited'",
         )
     _check_outputs(spec)
+    _check_declared_end(spec)
     tag_list(spec.tags)
     _check_steps(spec)
     check_after(spec.after)
@@ -693,6 +694,23 @@ def _check_outputs(spec: Spec) -> None:
     if spec.output_uri is not None:
         _check_text(spec.output_uri, "the output address")
         parse_destination(spec.output_uri)
+
+
+def _check_declared_end(spec: Spec) -> None:
+    """Without its agent nobody could check it: it would count as lost, and end further agents."""
+    checks = {
+        "--verify": spec.verify is not None,
+        "--expect-output": bool(spec.expected_outputs),
+        "--require-checkpoint": spec.require_checkpoint,
+        "--type train": spec.type is JobType.TRAIN,
+    }
+    stated = [option for option, is_stated in checks.items() if is_stated]
+    if spec.terminates_agent and stated:
+        raise Refused(
+            "terminates_agent_checked",
+            f"the job ends its agent, and nobody could check afterwards what {stated[0]} asks for: "
+            f"leave out {' and '.join(stated)}, or --terminates-agent",
+        )
 
 
 def check_sources(*, workdir: bool, repo: bool, host_dir: bool) -> None:

@@ -52,11 +52,11 @@ class Drain:
     def look(self) -> DrainLook:
         """A listing of the queue's head and one of what runs (a page each 1,000), and a read for
         each job that is new, of 20 at most."""
-        mark = find_pause_mark(self._repo)
+        mark, looked_at = find_pause_mark(self._repo), self._repo.now()
         walked = self._repo.walk_records(State.RUNNING)
         running = [keys.job_of_record(entry.key) for entry in walked]
         self._learn(running)
-        age = None if mark is None else self._repo.now() - mark.modified_at
+        age = None if mark is None else looked_at - mark.modified_at
         settled = age is not None and age.total_seconds() >= _SETTLE_SECONDS
         return DrainLook(mark is not None, running, dict(self._named), settled)
 

@@ -372,11 +372,12 @@ class Reaper:
 
     def _agent_gone(self, look: _Look) -> bool:
         """Whether the very agent that claimed the job is: it has left, or another one of its name
-        is there, or it has not been heard for a lease either."""
+        is there, or it has not been heard for a lease either. One whose successor reports this
+        epoch was outlived by its supervisor, so that it was not the job that ended it."""
         known = self._witnesses.incarnation(look.consumer)
         holder = look.record.holder
         if known is not None and holder is not None and known != holder.incarnation:
-            return True
+            return self._witnesses.report(look) is None
         return not self._agent_fresh(look) or self._witnesses.has_left(look.consumer)
 
     def _doubt_own_sight(self, looks: list[_Look], silence: dict[str, float], at: float) -> bool:

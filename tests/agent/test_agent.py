@@ -454,6 +454,23 @@ def test_a_job_that_ends_its_agent_with_its_supervisor_has_completed(
     assert host.running() == 0
 
 
+def test_a_supervisor_that_outlived_its_agent_ends_no_agent_when_it_dies(host: Host) -> None:
+    """R192: an agent was started anew, as for an update, and later the supervisor was killed."""
+    host.script(3000)
+    (job,) = host.submit("true", terminates_agent=True)
+    host.step_to_start()
+    (supervisor,) = host.living()
+    supervisor.channel.close()
+    host.agent = host.new_agent()
+    host.agent.take_back()
+    host.step_for(60)
+    supervisor.kill()
+    host.step_until(lambda: host.world.has(keys.end_cell(job, 1)))
+    end = host.world.repo.find_end(job, 1)
+    assert end is not None
+    assert end.ending.reason is Reason.SUPERVISOR_DIED
+
+
 def test_a_hung_supervisor_of_an_earlier_agent_is_killed(host: Host) -> None:
     host.script(3 * LEASE)
     (job,) = host.submit("true")

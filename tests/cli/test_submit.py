@@ -62,6 +62,13 @@ def test_a_batch_comes_from_standard_input_and_the_command_is_ignored(
     assert len(ids.splitlines()) == 2
 
 
+def test_a_job_can_be_declared_to_end_its_agent(stado: Program, world: World) -> None:
+    job_id = stado.ok("submit", "--run-id", "update", "--terminates-agent", "run")
+    found = find_job(world.repo, job_id)
+    assert found is not None
+    assert found.record.spec.terminates_agent
+
+
 def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
     trained, sealed_at = "zrkkcmezlzooeqjq", world.repo.now()
     manifest = keys.checkpoint_manifest(trained, 1, 1)
@@ -76,7 +83,6 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         *("--image", "lab/train:1"),
         *("--deadline-at", "2100-01-01T02:00:00+02:00", "--max-lease-losses", "unlimited"),
         *("--timeout", "2h", "--idle-timeout", "90", "--body-retries", "3", "--final"),
-        "--terminates-agent",
         *("--input-artifact", f"data=https://host/x.csv#sha256={DIGEST}"),
         *("--expect-output", "a", "--expect-output", "b/*", "--output-uri", "stado://x"),
         *("--type", "Play", "--require-checkpoint", "--from", f"policy_{trained}:latest"),
@@ -102,7 +108,6 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "pre_command": "make",
         "strict_shell": True,
         "final": True,
-        "terminates_agent": True,
         "image": "lab/train:1",
         "secrets": {"KEY": "team/db#password"},
         "cpu": 2.5,

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stado.core import moves
 from stado.core.order import entry_name
 from stado.core.records import EndCell, Ending
-from stado.core.states import Reason, State, Verdict, projection_rank
+from stado.core.spec import Spec
+from stado.core.states import JobType, Reason, State, Verdict, projection_rank
 from tests.core.records import HOLDER, NOW, queued
 
 
@@ -77,6 +80,22 @@ def test_the_budget_of_losses_decides_whether_the_job_is_queued_again(
             f"silent; that was loss {losses + 1} and "
             f"{3 if allowed is None else allowed} are allowed"
         )
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        {"verify": "true"},
+        {"expected_outputs": ["a"]},
+        {"require_checkpoint": True},
+        {"type": JobType.TRAIN},
+    ],
+)
+def test_nothing_that_had_to_be_checked_is_taken_for_done(checked: dict[str, Any]) -> None:
+    """No submission asks for both; a record of another hand may."""
+    declared = Spec(command="true", terminates_agent=True)
+    assert moves.ends_its_agent(declared)
+    assert not moves.ends_its_agent(declared.evolve(**checked))
 
 
 def test_a_detail_is_one_line_of_at_most_1024_characters() -> None:

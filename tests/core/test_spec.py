@@ -105,6 +105,7 @@ def test_the_priority_ends_where_its_19_digits_end() -> None:
             {"runtime_seconds_estimate": 0},
             "runtime-seconds-estimate 0",
         ),
+        ("terminates_agent_checked", {"terminates_agent": True, "verify": "true"}, "--verify"),
         ("host_dir_not_absolute", {"host_dir": "data"}, "'data'"),
         ("max_lease_losses_invalid", {"max_lease_losses": -2}, "-2"),
         ("command_empty", {"verify": " "}, "the verify command is empty"),

@@ -6,6 +6,7 @@ from stado.jobs.changes import pause_queue, resume_queue
 from stado.jobs.draining import NAMED_MAX, Drain, begin_drain
 from stado.jobs.queue_index import find_pause_mark
 from stado.storage.observe import CountingStore
+from tests.jobs.actors import GuardedStore
 from tests.jobs.world import World
 
 
@@ -31,6 +32,13 @@ def test_nothing_that_runs_is_not_enough_right_after_the_pause(world: World) -> 
     assert not drain.look().drained
     world.clock.sleep(5)
     assert drain.look().drained
+
+
+def test_what_was_seen_soon_after_the_pause_proves_nothing_later(world: World) -> None:
+    """The listing of what runs was answered at once, and took its time to come."""
+    begin_drain(world.repo, by="ada")
+    slow = GuardedStore(world.store, after=lambda *_: world.clock.sleep(3))
+    assert not Drain(world.repo_over(slow)).look().drained
 
 
 def test_a_queue_that_is_paused_already_is_not_paused_again(world: World) -> None:

@@ -154,7 +154,6 @@ class Person:
             verify=VERIFY if dice.random() < 0.2 else None,
             priority=dice.choice((0, 0, 0, 5)),
             max_lease_losses=dice.choice((None, None, 0, 1, -1)),
-            terminates_agent=dice.random() < 0.3,
             type=dice.choice((JobType.JOB, JobType.JOB, JobType.TRAIN)),
             runtime_seconds_estimate=dice.choice((None, None, None, 5, 60)),
             model=dice.choice((None, None, None, "tiny")),
@@ -166,6 +165,8 @@ class Person:
             **self._draw_steps(),
             **draw_limits(self._kernel, world.plan, repo.now()),
         )
+        if spec.verify is None and spec.type is JobType.JOB:
+            spec = spec.evolve(terminates_agent=dice.random() < 0.3)
         request = make_request(commands, spec, batch=count > 1)
         order = _Order(f"run-{len(world.scripts)}", request)
         self._unfinished.append(order)
