@@ -184,7 +184,8 @@ class HostFolder:
     own does."""
 
     def __init__(self, work_dir: Path, consumer: str, clock: Clock | None = None) -> None:
-        self.root = work_dir / keys.component(consumer)
+        # Jobs find their folders by it, and work in another folder than the agent.
+        self.root = work_dir.absolute() / keys.component(consumer)
         self._clock = clock
         self._notes = self.root / "supervisors"
 

@@ -67,3 +67,11 @@ def test_a_consumer_of_any_name_has_a_folder_of_its_own(tmp_path: Path) -> None:
     roots = {HostFolder(tmp_path, name).root for name in names}
     assert len(roots) == len(names)
     assert all(root.parent == tmp_path for root in roots)
+
+
+def test_the_folders_of_jobs_do_not_depend_on_where_the_agent_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that works elsewhere finds them by what it is told of them."""
+    monkeypatch.chdir(tmp_path)
+    assert HostFolder(Path("work"), "local@host").root == tmp_path / "work" / "local@host"

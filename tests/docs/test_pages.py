@@ -19,6 +19,7 @@ PAGES = [
     "docs/environment.md",
     "docs/checkpoints.md",
     "docs/hosts.md",
+    "docs/costs.md",
 ]
 
 _STEP_SECONDS = 90
