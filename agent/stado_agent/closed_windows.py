@@ -16,9 +16,8 @@ from stado.core.quotas import ScopeKind
 from stado.core.settings import DeploymentSettings
 from stado.core.windows import Restriction, restrictions
 from stado.jobs.repository import Repository
-from stado_agent.known_bases import known_bases
+from stado_agent.known_bases import KnownBases
 
-_USERS_MAX = 1000
 _OTHERS_MAX = 10_000
 _TRY_SECONDS = 2.0
 """So long the others of a submission wait for what becomes of the one that is tried."""
@@ -32,7 +31,7 @@ class ClosedWindows:
         self._settings = settings
         self._looked: tuple[int, DeploymentSettings] | None = None
         self._closed: list[Restriction] = []
-        self._bases: dict[str, frozenset[str]] = {}
+        self._bases = KnownBases(repo)
         """Submissions of users that were found to have windows."""
         self._others: set[str] = set()
         """Submissions of users who have none."""
@@ -54,11 +53,7 @@ class ClosedWindows:
         """`entry`: of the job that was not to start yet."""
         if kind is not ScopeKind.USER or entry is None:
             return
-        known, base = self._bases.get(subject, frozenset()), base_of(entry.job_id)
-        if base not in known:
-            if len(self._bases) >= _USERS_MAX:
-                self._bases.clear()
-            self._bases[subject] = known_bases(self._repo, subject) | {base}
+        self._bases.learn(subject, base_of(entry.job_id))
 
     @property
     def everything(self) -> bool:
@@ -77,7 +72,7 @@ class ClosedWindows:
         if self._trying.get(base, 0.0) > self._repo.clock.monotonic():
             return True
         return any(
-            base in self._bases.get(one.subject, ())
+            base in self._bases.of(one.subject)
             for one in self._now_closed()
             if one.kind is ScopeKind.USER
         )

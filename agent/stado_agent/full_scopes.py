@@ -11,7 +11,7 @@ from stado.core.ids import base_of
 from stado.core.order import ReadyEntry
 from stado.core.quotas import ScopeKind
 from stado.jobs.repository import Repository
-from stado_agent.known_bases import known_bases
+from stado_agent.known_bases import KnownBases
 
 _REST_SECONDS = 5.0
 """How long a freed place may stay empty, while its last job ran elsewhere."""
@@ -30,8 +30,6 @@ class _Full:
     until: float
     """Nothing is tried before."""
     known_until: float
-    bases: frozenset[str] = frozenset()
-    """Of a user: the submissions."""
 
 
 class FullScopes:
@@ -40,6 +38,7 @@ class FullScopes:
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
         self._full: dict[tuple[ScopeKind, str], _Full] = {}
+        self._bases = KnownBases(repo)
 
     def note(self, kind: ScopeKind, subject: str, entry: ReadyEntry | None) -> None:
         """`entry`: of the job that found it full."""
@@ -47,15 +46,14 @@ class FullScopes:
         full = self._full.setdefault((kind, subject), _Full(now, now))
         full.until = now + _REST_SECONDS * self._repo.entropy.uniform(0.75, 1.25)
         full.known_until = now + _KNOWN_SECONDS
-        base = None if entry is None else base_of(entry.job_id)
-        if kind in _OF_USERS and base is not None and base not in full.bases:
-            full.bases = known_bases(self._repo, subject) | {base}
+        if kind in _OF_USERS and entry is not None:
+            self._bases.learn(subject, base_of(entry.job_id))
 
     def note_tried(self, entry: ReadyEntry) -> None:
         """Of all that wait for one place the others need not be tried beside it."""
         now = self._repo.clock.monotonic()
         for scope, full in self._full.items():
-            if _falls_under(entry, scope, full):
+            if self._falls_under(entry, scope):
                 full.until = max(full.until, now + _BETWEEN_TRIES_SECONDS)
 
     def note_end(self) -> None:
@@ -79,20 +77,20 @@ class FullScopes:
         """Whether it falls under a limit that was found full."""
         if not self._full:
             return False
-        return any(_falls_under(entry, scope, full) for scope, full in self._resting().items())
+        return any(self._falls_under(entry, scope) for scope in self._resting())
 
     def _resting(self) -> dict[tuple[ScopeKind, str], _Full]:
         now = self._repo.clock.monotonic()
         self._full = {scope: one for scope, one in self._full.items() if one.known_until > now}
         return {scope: one for scope, one in self._full.items() if one.until > now}
 
-
-def _falls_under(entry: ReadyEntry, scope: tuple[ScopeKind, str], full: _Full) -> bool:
-    kind, subject = scope
-    if kind.of_cards and not entry.needs.uses_cards:
-        return False
-    if kind in (ScopeKind.GROUP, ScopeKind.GROUP_GPUS):
-        return entry.needs.group == group_code(subject)
-    if kind is ScopeKind.RUN:
-        return base_of(entry.job_id) == subject
-    return kind in (ScopeKind.ALL, ScopeKind.GPUS) or base_of(entry.job_id) in full.bases
+    def _falls_under(self, entry: ReadyEntry, scope: tuple[ScopeKind, str]) -> bool:
+        kind, subject = scope
+        if kind.of_cards and not entry.needs.uses_cards:
+            return False
+        if kind in (ScopeKind.GROUP, ScopeKind.GROUP_GPUS):
+            return entry.needs.group == group_code(subject)
+        base = base_of(entry.job_id)
+        if kind is ScopeKind.RUN:
+            return base == subject
+        return kind in (ScopeKind.ALL, ScopeKind.GPUS) or base in self._bases.of(subject)

@@ -108,6 +108,7 @@ def test_each_option_reaches_the_spec(stado: Program, world: World) -> None:
         "pre_command": "make",
         "strict_shell": True,
         "final": True,
+        "terminates_agent": False,
         "image": "lab/train:1",
         "secrets": {"KEY": "team/db#password"},
         "cpu": 2.5,
