@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stado.core.order import Needs
 from stado.ports import ProcessIdentity
 from stado_agent.workspace import HostFolder, SupervisorNote

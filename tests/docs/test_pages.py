@@ -19,6 +19,9 @@ PAGES = [
     "docs/environment.md",
     "docs/checkpoints.md",
     "docs/hosts.md",
+    "docs/pipelines.md",
+    "docs/profiles.md",
+    "docs/workloads.md",
     "docs/costs.md",
 ]
 
