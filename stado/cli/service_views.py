@@ -3,14 +3,13 @@ systemd and the store see it."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from stado.cli import coordinator_views
 from stado.cli.context import json_option
-from stado.cli.services import Installed, find_installed, scope_options
+from stado.cli.services import Installed, find_installed, own_folder, scope_options
 from stado.errors import Refused, StadoError
 from stado.target import Target, target_options
 
@@ -181,10 +180,11 @@ def _jobs_here(one: Installed) -> tuple[list[str] | None, str]:
     """None, and why, where that cannot be told."""
     from stado.cli.context import service_host
 
-    if one.stated.work_dir is None:
+    folder = own_folder(one.stated)
+    if folder is None:
         return None, ""
     try:
-        return service_host().running_jobs(Path(one.stated.work_dir)), ""
+        return service_host().running_jobs(folder), ""
     except Refused as error:
         return None, error.text
 

@@ -16,7 +16,7 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.services.files import WantedFile
-    from stado.services.installing import Done, Plan, Removed
+    from stado.services.installing import Done, Plan
     from stado.services.service import Kind, Scope, Service
     from stado.services.unit import Stated
 
@@ -403,7 +403,7 @@ def _follow_start(service: Service) -> int:
 
 
 _purge_option = click.option(
-    "--purge", is_flag=True, help="Remove its variables and its work folder, too."
+    "--purge", is_flag=True, help="Remove its variables and its own folder, too."
 )
 
 
@@ -472,66 +472,160 @@ def find_installed(kind: Kind, *, user: bool, system: bool, name: str | None) ->
     return next((one for one in found if one.scope is own), found[0])
 
 
+def own_folder(stated: Stated) -> Path | None:
+    """An agent's, in its work folder, which other agents may share: `HostFolder` names it so."""
+    from stado.core import keys
+
+    if stated.work_dir is None:
+        return None
+    return Path(stated.work_dir) / keys.component(_consumer(stated))
+
+
+def _consumer(stated: Stated) -> str:
+    from stado.cli.context import host_name
+
+    return stated.consumer or f"local@{host_name()}"
+
+
 def _uninstall(
     kind: Kind, *, user: bool, system: bool, name: str | None, purge: bool, leave_jobs: bool
 ) -> None:
+    from stado.cli import render
     from stado.cli.context import service_host, service_manager
-    from stado.services.installing import remove
+    from stado.services import installing
     from stado.services.service import Scope
 
-    one = find_installed(kind, user=user, system=system, name=name)
+    one, there = _to_remove(kind, user=user, system=system, name=name, purge=purge)
     host, manager = service_host(), service_manager(user=one.scope is Scope.USER)
     if one.scope is Scope.SYSTEM and not host.owns_host():
         raise Refused("root_needed", f"{one.unit} is of the host: call this as root (`sudo`)")
-    work_dir = one.stated.work_dir
-    jobs = host.running_jobs(Path(work_dir)) if work_dir else []
+    folder, variables = own_folder(one.stated), one.stated.environment_file
+    jobs = [] if folder is None else host.running_jobs(folder)
     _check_jobs(one, jobs, purge=purge, leave_jobs=leave_jobs)
-    variables = one.stated.environment_file
-    removed = remove(
-        unit=one.unit,
-        files=[str(one.path), *([variables] if variables else [])],
-        folders=[work_dir] if work_dir else [],
-        manager=manager,
-        host=host,
-        purge=purge,
+    if there:
+        manager.stop(one.unit)
+    # It has begun none since: what it began before it was stopped counts.
+    jobs = [] if folder is None else host.running_jobs(folder)
+    if purge and folder is not None:
+        _check_purge(one, folder, jobs, stopped=there)
+    if there and installing.remove_unit(one.unit, one.path, manager, host):
+        render.print_line(f"removed {one.path}")
+    left = installing.what_stays(variables, None if folder is None else str(folder), host)
+    if not purge:
+        _tell_left(kind, one, left, jobs)
+    else:
+        for path in left:
+            render.tell(f"--purge removes {path}")
+        for path in installing.purge(variables, None if folder is None else str(folder), host):
+            render.print_line(f"removed {path}")
+    render.tell(f"{one.unit} is gone; an account that was made for it stays")
+
+
+def _to_remove(
+    kind: Kind, *, user: bool, system: bool, name: str | None, purge: bool
+) -> tuple[Installed, bool]:
+    """And whether its unit is there: what an earlier call has left can be purged without it, as
+    far as it is where it is by default. Raises `Refused`."""
+    from stado.cli.context import service_host
+    from stado.services.installing import what_stays
+
+    try:
+        return find_installed(kind, user=user, system=system, name=name), True
+    except Refused as error:
+        if not purge or error.code != "not_installed":
+            raise
+        one = _by_default(kind, scope_of(user=user, system=system), name)
+        folder = own_folder(one.stated)
+        stays = what_stays(
+            one.stated.environment_file, None if folder is None else str(folder), service_host()
+        )
+        if not stays:
+            raise
+        return one, False
+
+
+def _by_default(kind: Kind, scope: Scope, name: str | None) -> Installed:
+    """What a service is called, and where its files are, unless it was told otherwise."""
+    from stado.cli.context import host_name, service_places
+    from stado.services.service import Kind, default_work_dir, environment_path, unit_name
+    from stado.services.unit import Stated
+
+    places, unit = service_places(scope), unit_name(kind, name)
+    of_agent = kind is Kind.AGENT
+    stated = Stated(
+        kind=kind.value,
+        store="",
+        consumer=f"local@{host_name()}-{name}" if of_agent and name is not None else None,
+        work_dir=default_work_dir(scope, places, unit) if of_agent else None,
+        endpoint=None,
+        region=None,
+        environment_file=str(environment_path(places, unit)),
     )
-    _tell_removed(one, removed, jobs)
+    return Installed(scope, unit, Path(places.units / unit), stated)
 
 
 def _check_jobs(one: Installed, jobs: Sequence[str], *, purge: bool, leave_jobs: bool) -> None:
-    from stado.cli.render import plural
-
     if not jobs:
         return
-    from stado.cli.context import host_name
-
-    named = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")
-    agent = one.stated.consumer or f"local@{host_name()}"
-    these, they_go = ("runs", "it goes") if len(jobs) == 1 else ("run", "they go")
+    agent = _consumer(one.stated)
+    they_go = "it goes" if len(jobs) == 1 else "they go"
     if purge:
         raise Refused(
             "jobs_running",
-            f"{plural(len(jobs), 'job')} ({named}) {these} in {one.stated.work_dir}, which "
-            f"--purge would remove: `stado hosts drain {agent}`, and again once nothing runs here",
+            f"{jobs_run(jobs)} in {own_folder(one.stated)}, which --purge would remove: "
+            f"`stado hosts drain {agent}`, and again once nothing runs here",
         )
     if not leave_jobs:
         raise Refused(
             "jobs_running",
-            f"{plural(len(jobs), 'job')} ({named}) {these} here: `stado hosts drain {agent}`, and "
-            f"again once nothing does; with --leave-jobs {they_go} on without an agent",
+            f"{jobs_run(jobs)} here: `stado hosts drain {agent}`, and again once nothing does; "
+            f"with --leave-jobs {they_go} on without an agent",
         )
 
 
-def _tell_removed(one: Installed, removed: Removed, jobs: Sequence[str]) -> None:
+def jobs_run(jobs: Sequence[str]) -> str:
+    from stado.cli.render import plural
+
+    named = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")
+    return f"{plural(len(jobs), 'job')} ({named}) {'runs' if len(jobs) == 1 else 'run'}"
+
+
+def _check_purge(one: Installed, folder: Path, jobs: Sequence[str], *, stopped: bool) -> None:
+    """Raises `Refused` for a folder that is still worked in."""
+    from stado.cli.context import service_host
+    from stado.services.service import Scope
+
+    scope = " --user" if one.scope is Scope.USER else ""
+    was = f"; {one.unit} is stopped, `systemctl{scope} start {one.unit}` lets it work on"
+    if jobs:
+        raise Refused(
+            "jobs_running",
+            f"{jobs_run(jobs)} in {folder}, which --purge would remove: call it again once "
+            f"nothing runs here{was if stopped else ''}",
+        )
+    if service_host().agent_works_in(folder):
+        raise Refused(
+            "agent_running",
+            f"an agent works in {folder}, which --purge would remove: it was started by something "
+            f"else than {one.unit}; stop it first",
+        )
+
+
+def _tell_left(kind: Kind, one: Installed, left: Sequence[str], jobs: Sequence[str]) -> None:
+    """What stays, and how it goes: another call finds only what is where it is by default."""
     from stado.cli import render
 
-    for path in removed.files:
-        render.print_line(f"removed {path}")
-    for path in removed.left:
+    for path in left:
         render.print_line(f"left {path}")
     if jobs:
         on = "goes on to its end" if len(jobs) == 1 else "go on to their ends"
         render.tell(f"{render.plural(len(jobs), 'job')} {on}: {', '.join(jobs)}")
-    if removed.left:
-        render.tell("--purge removes what is left, too; so does `rm`")
-    render.tell(f"{one.unit} is gone; an account that was made for it stays")
+    name = one.unit.removeprefix(f"stado-{kind}").removesuffix(".service").removeprefix("-")
+    default = _by_default(kind, one.scope, name or None).stated
+    found = {default.environment_file, str(own_folder(default))}
+    if found & set(left):
+        named = f" --name {name}" if name else ""
+        render.tell(f"`stado {kind} uninstall --{one.scope}{named} --purge` removes what is left")
+    for path in left:
+        if path not in found:
+            render.tell(f"`rm -r {path}` removes what is left there")

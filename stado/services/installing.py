@@ -6,7 +6,7 @@ made known to systemd.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,35 +126,29 @@ def apply(plan: Plan, manager: Manager, host: Host, *, start: bool) -> Done:
     return Done(written, enable, restart, narrowed)
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """What was taken away, and what stays."""
-
-    files: tuple[str, ...]
-    left: tuple[str, ...]
-
-
-def remove(
-    *,
-    unit: str,
-    files: Sequence[str],
-    folders: Sequence[str],
-    manager: Manager,
-    host: Host,
-    purge: bool,
-) -> Removed:
-    """Stops the service, and removes its unit; with `purge` all of `files` and `folders`, too,
-    which stay otherwise. Repeated, it goes on. Raises `Refused`."""
-    unit_path, *others = files
+def remove_unit(unit: str, path: Path, manager: Manager, host: Host) -> bool:
+    """Of a service that is stopped. Whether it was there. Repeated, it goes on. Raises
+    `Refused`."""
     manager.disable(unit)
-    manager.stop(unit)
-    gone = [unit_path] if host.remove(Path(unit_path)) else []
+    gone = host.remove(path)
     manager.reload()
     manager.forget_failure(unit)
-    if not purge:
-        left = [path for path in others if host.find_text(Path(path)) is not None]
-        return Removed(tuple(gone), (*left, *(one for one in folders if Path(one).is_dir())))
-    gone += [path for path in others if host.remove(Path(path))]
-    for folder in folders:
+    return gone
+
+
+def what_stays(variables: str | None, folder: str | None, host: Host) -> tuple[str, ...]:
+    """Of a service that is gone, as far as it is there. Raises `Refused`."""
+    files = [] if variables is None or host.find_text(Path(variables)) is None else [variables]
+    return (*files, *([folder] if folder is not None and Path(folder).is_dir() else []))
+
+
+def purge(variables: str | None, folder: str | None, host: Host) -> tuple[str, ...]:
+    """Removes the file of variables and an agent's own folder; of the work folder around that,
+    which may be other agents' too, only what would be left empty. Raises `Refused`."""
+    gone = [variables] if variables is not None and host.remove(Path(variables)) else []
+    if folder is not None and Path(folder).is_dir():
         host.remove_tree(Path(folder))
-    return Removed((*gone, *folders), ())
+        gone.append(folder)
+    if folder is not None and host.remove_if_empty(Path(folder).parent):
+        gone.append(str(Path(folder).parent))
+    return tuple(gone)

@@ -89,7 +89,7 @@ class Service:
 
     @property
     def environment_path(self) -> PurePosixPath:
-        return self.places.settings / self.unit.removeprefix("stado-").replace(".service", ".env")
+        return environment_path(self.places, self.unit)
 
     @property
     def state_name(self) -> str:
@@ -113,6 +113,11 @@ class Service:
 
 def unit_name(kind: Kind, name: str | None) -> str:
     return f"stado-{kind}{'' if name is None else f'-{name}'}.service"
+
+
+def environment_path(places: Places, unit: str) -> PurePosixPath:
+    """Of the file of variables."""
+    return places.settings / unit.removeprefix("stado-").replace(".service", ".env")
 
 
 def default_work_dir(scope: Scope, places: Places, unit: str) -> str:

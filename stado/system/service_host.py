@@ -14,14 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from stado.errors import Refused
+from stado.system.folder_lock import FolderLock
 from stado.system.identity import find_process
 from stado.system.service_manager import ask
 
 _SECONDS_MAX = 60.0
 _TRY_SECONDS_MAX = 30.0
 _COMPLAINT_MAX = 300
-_NOTES = "*/supervisors/*.json"
-"""Of supervisors with a job, below a work folder: each names the job and its own process."""
+_NOTES = "supervisors"
+"""Of supervisors with a job, in an agent's folder: each names the job and its own process, and is
+called by the pid of that."""
 _NOBODY = 65534
 """Whoever has no rights of their own: tries what an account could do that is not there yet."""
 
@@ -144,33 +146,75 @@ class ServiceHost:
         except OSError as error:
             raise Refused("folder_left", f"{folder} cannot be removed: {error.strerror}") from None
 
+    def remove_if_empty(self, folder: Path) -> bool:
+        """Whether it is gone by this. One that holds something, or may not be removed, stays."""
+        try:
+            folder.rmdir()
+        except OSError:
+            return False
+        return True
+
     def owns_host(self) -> bool:
         """Whether we are root."""
         return os.geteuid() == 0
 
-    def running_jobs(self, work_dir: Path) -> list[str]:
-        """Ids of the jobs that supervisors of agents have in hand that work in this folder, by
-        the notes of those that live. Raises `Refused` when the folder cannot be read."""
+    def running_jobs(self, folder: Path) -> list[str]:
+        """Ids of the jobs that supervisors of the agent have in hand whose folder this is, by the
+        notes of those that live; a living one whose note tells no job is told by its pid. Raises
+        `Refused` when the folder cannot be read."""
         try:
-            notes = [path.read_bytes() for path in sorted(work_dir.glob(_NOTES))]
-            if work_dir.is_dir():
-                os.listdir(work_dir)
+            # Not by `glob`, which takes what may not be read for empty.
+            names = sorted(name for name in os.listdir(folder / _NOTES) if name.endswith(".json"))
+            notes = [(name, _read_note(folder / _NOTES / name)) for name in names]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
         except OSError as error:
             raise Refused(
                 "folder_unreadable",
-                f"{work_dir} cannot be read ({error.strerror}): which jobs run here is not known",
+                f"{folder} cannot be read ({error.strerror}): which jobs run here is not known",
             ) from None
-        return [job for job in map(_living_job, notes) if job is not None]
+        found = [_living_job(name, note) for name, note in notes if note is not None]
+        return [job for job in found if job is not None]
+
+    def agent_works_in(self, folder: Path) -> bool:
+        """Whether an agent has this folder of its own right now, whoever started it. Raises
+        `Refused` when that cannot be told."""
+        lock = folder / "lock"
+        try:
+            if not lock.exists():
+                return False
+            with FolderLock(lock) as free:
+                return not free
+        except OSError as error:
+            raise Refused(
+                "folder_unreadable",
+                f"{lock} cannot be opened ({error.strerror}): whether an agent works there is not "
+                "known",
+            ) from None
 
 
-def _living_job(note: bytes) -> str | None:
-    """None for what was cut short, and for whose supervisor is gone: its pid is another's then."""
+def _read_note(path: Path) -> bytes | None:
+    """None: its job has ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _living_job(name: str, note: bytes) -> str | None:
+    """None for one whose supervisor is gone: its pid is another's then."""
     try:
         fields = json.loads(note)
         pid, started = map(int, fields["supervisor"])
         job = str(fields["job_id"])
     except (ValueError, KeyError, TypeError):
-        return None
+        return _unnamed_job(name.removesuffix(".json"))
     found = find_process(pid)
     alive = found is not None and not found.zombie and found.identity.started == started
     return job if alive else None
+
+
+def _unnamed_job(pid: str) -> str | None:
+    """Of a note that cannot be read: the file's name alone tells whose it is."""
+    found = find_process(int(pid)) if pid.isascii() and pid.isdecimal() else None
+    return None if found is None or found.zombie else f"unknown, of process {pid}"

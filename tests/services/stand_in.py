@@ -77,6 +77,8 @@ def answer(program: str, argv: list[str]) -> int:
         _show(facts, words)
         return 0
     facts["calls"].append(" ".join(words))
+    if words[0] == "stop" and facts.get("at_stop"):
+        os.rename(*facts.pop("at_stop"))
     _act(facts["units"], words, starts=facts["starts"])
     path.write_text(json.dumps(facts))
     return 0

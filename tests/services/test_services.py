@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from tests.cli.conftest import PYTHON_PATH, World, make_world
 from tests.services.stand_in import SystemdStandIn
@@ -24,6 +27,7 @@ class Host:
         self.unit = folder / ".config/systemd/user" / UNIT
         self.variables = folder / ".config/stado/agent.env"
         self.work = folder / ".local/state/stado"
+        self.own = self.work / f"local@{LiveHardware().host_name()}"
 
     def __call__(self, *args: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
@@ -180,8 +184,6 @@ def test_a_program_that_the_service_could_not_run_is_refused(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R240: one that is found by this shell's environment alone."""
-    import sys
-
     program = host.home / "python"
     program.write_text('#!/bin/sh\n[ -n "$PYTHONPATH" ] || { echo no stado >&2; exit 1; }\n')
     program.chmod(0o755)
@@ -287,16 +289,16 @@ def test_what_is_not_installed_is_refused_with_where_it_was_looked_for(host: Hos
 def test_an_uninstall_leaves_what_it_names(host: Host) -> None:
     """R245"""
     host.ok(*INSTALL)
-    host.work.mkdir(parents=True)
+    host.own.mkdir(parents=True)
     host.systemd.take_calls()
     done = host.ok("agent", "uninstall")
     assert f"removed {host.unit}" in done
     assert f"left {host.variables}" in done
-    assert f"left {host.work}" in done
+    assert f"left {host.own}" in done
     assert not host.unit.exists()
     assert host.systemd.take_calls() == [
-        f"disable {UNIT}",
         f"stop {UNIT}",
+        f"disable {UNIT}",
         "daemon-reload",
         f"reset-failed {UNIT}",
     ]
@@ -305,14 +307,102 @@ def test_an_uninstall_leaves_what_it_names(host: Host) -> None:
 def test_a_purge_leaves_nothing(host: Host) -> None:
     """R245"""
     host.ok(*INSTALL)
-    host.work.mkdir(parents=True)
-    host.ok("agent", "uninstall", "--purge")
+    host.own.mkdir(parents=True)
+    code, out, err = host("agent", "uninstall", "--purge")
+    assert code == 0
+    assert f"--purge removes {host.own}\n" in err
+    assert f"removed {host.own}\nremoved {host.work}\n" in out
     assert not host.variables.exists()
     assert not host.work.exists()
 
 
-def write_note(host: Host, *, started: int) -> None:
-    notes = host.work / "local@box" / "supervisors"
+def test_a_purge_takes_only_the_agents_own_folder(host: Host) -> None:
+    """R245: a work folder may be other agents', and anything else's, too."""
+    host.ok(*INSTALL)
+    host.own.mkdir(parents=True)
+    (host.work / "local@box-other" / "jobs").mkdir(parents=True)
+    write_note(host, started=LiveProcesses().own_identity().started, agent="local@box-other")
+    host.ok("agent", "uninstall", "--purge")
+    assert not host.own.exists()
+    assert [path.name for path in host.work.iterdir()] == ["local@box-other"]
+
+
+def test_a_purge_can_follow_a_plain_uninstall(host: Host) -> None:
+    """R245"""
+    host.ok(*INSTALL)
+    host.own.mkdir(parents=True)
+    code, _, err = host("agent", "uninstall")
+    assert code == 0
+    assert "`stado agent uninstall --user --purge` removes what is left" in err
+    host.systemd.take_calls()
+    done = host.ok("agent", "uninstall", "--user", "--purge")
+    assert f"removed {host.variables}\nremoved {host.own}\n" in done
+    assert host.systemd.take_calls() == []
+    assert "there is no" in host.refused("agent", "uninstall", "--user", "--purge")
+
+
+def test_a_folder_that_was_stated_is_named_with_what_removes_it(host: Host, tmp_path: Path) -> None:
+    """R245: without a unit nothing tells where it is."""
+    host.ok(*INSTALL, "--work-dir", str(tmp_path / "scratch"))
+    own = tmp_path / "scratch" / host.own.name
+    own.mkdir(parents=True)
+    code, _, err = host("agent", "uninstall")
+    assert code == 0
+    assert f"`rm -r {own}` removes" in " ".join(err.split())
+
+
+def test_a_purge_looks_for_jobs_once_more_when_the_agent_is_stopped(host: Host) -> None:
+    """R245: it may have begun one meanwhile."""
+    host.ok(*INSTALL)
+    write_note(host, started=LiveProcesses().own_identity().started)
+    notes, late = host.own / "supervisors", host.home / "late"
+    notes.rename(late)
+    host.systemd.tell(at_stop=[str(late), str(notes)])
+    host.systemd.take_calls()
+    told = host.refused("agent", "uninstall", "--purge")
+    assert "1 job (abcdefghijklmnop) runs in" in told
+    assert f"`systemctl --user start {UNIT}` lets it work on" in " ".join(told.split())
+    assert host.systemd.take_calls() == [f"stop {UNIT}"]
+    assert host.unit.exists()
+    assert notes.exists()
+
+
+@pytest.mark.parametrize("note", [b"", b"{}", b'{"supervisor": [1'])
+def test_a_note_of_a_living_process_that_tells_no_job_refuses_a_purge(
+    host: Host, note: bytes
+) -> None:
+    """R245"""
+    host.ok(*INSTALL)
+    write_note(host, started=1)
+    (host.own / "supervisors" / f"{os.getpid()}.json").write_bytes(note)
+    told = host.refused("agent", "uninstall", "--purge")
+    assert f"1 job (unknown, of process {os.getpid()}) runs in" in told
+    assert host.own.exists()
+
+
+def test_a_purge_leaves_the_folder_of_an_agent_that_works_there(host: Host) -> None:
+    """R245: by hand, say. (Of this process's own locks the system tells this process nothing.)"""
+    host.ok(*INSTALL)
+    host.own.mkdir(parents=True)
+    holder = (
+        "import sys; from pathlib import Path; from stado.system.folder_lock import FolderLock\n"
+        "with FolderLock(Path(sys.argv[1])) as ours: print(ours, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(host.own / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as held:
+        assert held.stdout is not None
+        assert held.stdout.readline() == "True\n"
+        assert "an agent works in" in host.refused("agent", "uninstall", "--purge")
+        assert host.own.exists()
+        held.communicate("")
+
+
+def write_note(host: Host, *, started: int, agent: str | None = None) -> None:
+    notes = (host.own if agent is None else host.work / agent) / "supervisors"
     notes.mkdir(parents=True, exist_ok=True)
     note = {"supervisor": [os.getpid(), started], "job_id": "abcdefghijklmnop"}
     (notes / f"{os.getpid()}.json").write_text(json.dumps(note))
