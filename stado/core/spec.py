@@ -580,7 +580,8 @@ def _check_text(text: str, where: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused("not_text", f"{where} is not valid UTF-8 text: {text!r}") from None
+        # What it holds is not told: it may be a variable's value.
+        raise Refused("not_text", f"{where} is not valid UTF-8 text: write it as such") from None
 
 
 def _check_shared(spec: Spec) -> None:

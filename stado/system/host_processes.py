@@ -49,12 +49,12 @@ class LiveHostProcesses:
         for one in all_processes():
             try:
                 environment = self._environment(one.identity.pid)
+                seen = None if one.zombie else self._seen(one, environment, boot_at)
             except PermissionError:
                 unseen += 1
                 continue
             except OSError:
                 continue  # It has ended, or is the kernel's.
-            seen = None if one.zombie else self._seen(one, environment, boot_at)
             if seen is not None:
                 found.append(seen)
         return sorted(found, key=lambda one: (one.started_at, one.identity.pid)), unseen

@@ -212,3 +212,13 @@ def test_a_process_without_a_job_is_none(job: str) -> None:
     with subprocess.Popen(["sleep", "60"], env={"NOT_STADO_JOB_ID": job}) as started:
         assert all(one.identity.pid != started.pid for one in HOLDS.look()[0])
         started.kill()
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_passed_over(tmp_path: Path) -> None:
+    """Its environment could still be read, and nothing after that."""
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "environ").touch()
+    (tmp_path / "stat").write_text("btime 1\n")
+    (tmp_path / str(os.getpid())).mkdir()
+    (tmp_path / str(os.getpid()) / "environ").write_bytes(b"STADO_JOB_ID=abcdefghijklmnop\0")
+    assert LiveHostProcesses(tmp_path).look() == ([], 0)
