@@ -48,7 +48,12 @@ _NAME = re.compile(
 )
 _FIGURE = re.compile(r"0|[1-9][0-9]{0,12}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+.-]")
-_DIGEST = re.compile(r"![0-9a-f]{24}")
+_DIGEST_DIGITS = 12
+_DIGEST = re.compile(r"!(?:[0-9a-f]{12}){1,2}")
+"""Some versions wrote twice as many digits."""
+
+_LEFT_OUT_FIRST = "shkmu"
+"""Words without which a use still counts, where not even their digests have room together."""
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
 
 
@@ -261,13 +266,22 @@ def use_name(use: Use) -> str:
 
 
 def _fitted(words: Mapping[str, str], room: int) -> dict[str, str]:
-    """As a key can hold them; the longest are digests where all of them are too long."""
+    """As a key can hold them: the longest are digests where all of them are too long, and some are
+    left out where those are. A name always has room: no job could be settled otherwise."""
     codes = {letter: encoded_word(word) for letter, word in words.items()}
+    digests = {letter: digest_word(word) for letter, word in words.items()}
     for letter in sorted(codes, key=lambda one: (-len(codes[one]), one)):
-        if sum(len(code) + 2 for code in codes.values()) <= room:
+        if not _is_too_long(codes, room):
             break
-        codes[letter] = digest_word(words[letter])
+        codes[letter] = min(codes[letter], digests[letter], key=len)
+    for letter in _LEFT_OUT_FIRST:
+        if _is_too_long(codes, room):
+            codes.pop(letter, None)
     return codes
+
+
+def _is_too_long(codes: Mapping[str, str], room: int) -> bool:
+    return sum(len(code) + 2 for code in codes.values()) > room
 
 
 def parse_use(name: str) -> Use | None:
@@ -330,7 +344,7 @@ def encoded_word(word: str) -> str:
 
 def digest_word(word: str) -> str:
     """How a word is told whose name is too long."""
-    return f"!{hashlib.sha256(word.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    return f"!{hashlib.sha256(word.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST_DIGITS]}"
 
 
 def _decoded(text: str) -> str:

@@ -4,8 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stado.core import moves
+from stado.core import keys, moves
 from stado.core.documents import COUNT_MAX, decode
 from stado.core.ids import milliseconds
 from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, Usage
@@ -15,6 +17,7 @@ from stado.core.usage import (
     DAY_MS,
     Use,
     digest_word,
+    is_understood,
     parse_use,
     ran_until,
     use_key,
@@ -188,6 +191,41 @@ def test_a_name_has_room_for_a_user_a_model_and_hardware_however_long_they_are(
     plain = (told.user == use.user, told.model == use.model, told.hardware == use.hardware)
     assert plain == (user < 88, model == 10, hardware == 16)
     assert told.user in (use.user, digest_word("u" * user))
+
+
+@given(
+    words=st.lists(st.text(min_size=1, max_size=120), min_size=5, max_size=5),
+    figures=st.lists(st.integers(0, 10**13 - 1), min_size=5, max_size=5),
+    root=st.sampled_from([None, "a" * 16]),
+    number=st.sampled_from(["", "-1", "-0001", "-100000"]),
+)
+def test_a_name_of_whatever_there_is_to_say_fits_a_key(
+    words: list[str], figures: list[int], root: str | None, number: str
+) -> None:
+    """Otherwise no job of it could be settled; and who reads it takes it for what was written."""
+    user, model, hardware, consumer, schedule = words
+    ended, wall, price, part, output = figures
+    use = replace(USE, job_id="abcdefghijklmnop" + number, epoch=999_999, root=root, whole=True)
+    use = replace(use, ended_ms=ended, wall_ms=min(ended, wall), gpus=9_999, share_milli=9_999_000)
+    use = replace(use, user=user, model=model, hardware=hardware, consumer=consumer)
+    use = replace(use, schedule=schedule, verdict=Verdict.COMPLETED, price_micro=price)
+    use = replace(use, part_micro=part, output_bytes=output)
+    name = use_name(use)
+    check_key(keys.usage(name))
+    told = parse_use(name)
+    assert told is not None
+    assert is_understood(name, told)
+    assert (told.job_id, told.ended_ms, told.wall_ms) == (use.job_id, use.ended_ms, use.wall_ms)
+
+
+def test_an_ordinary_name_of_all_there_is_to_say_says_all_of_it() -> None:
+    use = replace(USE, job_id="abcdefghijklmnop", user="ada@lab.example.org", whole=True)
+    use = replace(use, model="acme/vlm-7b-instruct-v2", hardware="8x a100-sxm4-80gb")
+    use = replace(use, consumer="slurm@cluster-login-node-17", schedule="nightly-regressions")
+    use = replace(use, verdict=Verdict.COMPLETED, price_micro=98_320_000, part_micro=1_000_000)
+    told = parse_use(use_name(use))
+    assert told is not None
+    assert None not in (told.user, told.model, told.hardware, told.consumer, told.schedule)
 
 
 def test_a_run_is_whole_where_one_epoch_ran_all_of_a_job_that_completed() -> None:
