@@ -23,6 +23,7 @@ PAGES = [
     "docs/profiles.md",
     "docs/workloads.md",
     "docs/costs.md",
+    "docs/notifications.md",
 ]
 
 _STEP_SECONDS = 90
