@@ -18,7 +18,7 @@ from stado.errors import Refused
 INDEX = "{index}"
 """What stands for its number in the command of each."""
 
-_FORM = re.compile(r"([0-9,:-]+)(?:%([1-9][0-9]{0,5}))?")
+_FORM = re.compile(r"([0-9,:-]+)(?:%(0|[1-9][0-9]{0,5}))?")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([1-9][0-9]{0,8}))?)?")
 _EXAMPLES = "write 0-99, 0-99:10 (each tenth) or 1,3,7; with %5 behind it five run at a time"
 
@@ -34,23 +34,35 @@ class Array:
 def parse_array(text: str) -> Array:
     """Raises `Refused`, naming the value and what it has to be."""
     form = _FORM.fullmatch(text.strip())
-    ranges = [] if form is None else [_range(part) for part in form[1].split(",")]
-    if form is None or not all(ranges):
-        raise Refused("array_invalid", f"--array {text!r} names no numbers: {_EXAMPLES}")
-    indices = sorted({index for one in ranges for index in one or ()})
-    if sum(len(one or ()) for one in ranges) != len(indices):
-        raise Refused("array_invalid", f"--array {text!r} names a number twice")
+    if form is None:
+        raise _refused(text, f"names no numbers: {_EXAMPLES}")
+    ranges = [_range(text, part) for part in form[1].split(",")]
+    count = sum(map(len, ranges))
+    if count > BATCH_COUNT_MAX:
+        most = f"{BATCH_COUNT_MAX:,} at most are taken"
+        raise _refused(text, f"is {count:,} jobs, and {most}: split it")
+    indices = sorted({index for one in ranges for index in one})
+    if count != len(indices):
+        raise _refused(text, "names a number twice")
+    if form[2] == "0":
+        raise _refused(text, "lets no job run at a time: state %1 or more behind it, or none")
     return Array(indices, None if form[2] is None else int(form[2]))
 
 
-def _range(part: str) -> range | None:
-    """None for what is none, has nothing in it, or is too large."""
+def _range(text: str, part: str) -> range:
     found = _RANGE.fullmatch(part)
     if found is None:
-        return None
+        raise _refused(text, f"names no numbers: {_EXAMPLES}")
     first, last = int(found[1]), int(found[2] or found[1])
-    numbers = range(first, last + 1, int(found[3] or 1))
-    return numbers if last <= ARRAY_INDEX_MAX and len(numbers) <= BATCH_COUNT_MAX else None
+    if last < first:
+        raise _refused(text, f"has {part!r}, which counts down: write the smaller number first")
+    if last > ARRAY_INDEX_MAX:
+        raise _refused(text, f"has {last:,}: numbers go up to {ARRAY_INDEX_MAX:,}")
+    return range(first, last + 1, int(found[3] or 1))
+
+
+def _refused(text: str, why: str) -> Refused:
+    return Refused("array_invalid", f"--array {text!r} {why}")
 
 
 def make_array(command: str, array: Array, shared: Spec) -> Request:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 
 from stado.core.admission import admit, cards_asked
@@ -19,6 +20,7 @@ from stado.core.records import Capacity
 from stado.core.spec import Spec
 from stado.jobs.health import AgentSight, AgentState
 
+_NEAR_MAX = 2
 _NAMED_MAX = 3
 """Workers, or hindrances, that a sentence names before it says how many more there are."""
 
@@ -269,8 +271,19 @@ def _pinned_away(name: str, hosts: Sequence[HostView]) -> Wait:
     known = [view for view in hosts if view.capacity.consumer == name]
     state = f"is {known[0].cause_code}" if known else "was never seen"
     text = f"it is pinned to worker {name}, which {state}"
-    remedy = f"start {name}, or submit it without --pinned-host"
+    near = [] if known else _near(name, [view.capacity for view in hosts])
+    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+    remedy = f"start {name}, or submit it without --pinned-host{meant}"
     return Wait("pinned_host_absent", text, remedy, f"when {name} is at work: {text}")
+
+
+def _near(name: str, capacities: Sequence[Capacity]) -> list[str]:
+    """Workers whose names are alike, or on a host of that name."""
+    on_host = [
+        one.consumer for one in capacities if name in (one.host, one.consumer.partition("@")[2])
+    ]
+    names = [one.consumer for one in capacities]
+    return on_host[:_NEAR_MAX] or get_close_matches(name, names, n=_NEAR_MAX)
 
 
 def _fenced(spec: Spec) -> Wait:

@@ -533,6 +533,10 @@ def test_a_pinned_host_that_is_away_is_named_with_its_state(world: World) -> Non
     assert wait.text == "it is pinned to worker gone, which is stopped"
     wait = _explained(world, Spec(command="", pinned_host="never")).wait
     assert wait.text == "it is pinned to worker never, which was never seen"
+    assert wait.remedy == "start never, or submit it without --pinned-host"
+    for near, meant in (("her", "here"), ("host", "gone or here")):
+        wait = _explained(world, Spec(command="", pinned_host=near)).wait
+        assert (wait.remedy or "").endswith(f"(did you mean {meant}?)")
     assert _explained(world, Spec(command="", pinned_host="here")).wait.code == "starting"
 
 
