@@ -190,12 +190,13 @@ class RoomMaker:
         victims = waited >= self._waits.yield_after_seconds and self._victims(entry, host)
         if not victims and waited < self._waits.keep_after_seconds:
             return
+        asked = self._asked_before(host.running)
         room = self._rooms.keep(entry.job_id) if self._is_for_us(entry) else None
         if room is None:
             self._leave(entry.job_id)
             return
         log.info("event=room_kept job=%s", entry.job_id)
-        self._kept = _Kept(entry, room, dict.fromkeys(self._asked_before(host.running), now))
+        self._kept = _Kept(entry, room, dict.fromkeys(asked, now))
 
     def _leave(self, job_id: str) -> None:
         leave = _LEAVE_SECONDS * self._repo.entropy.uniform(0.1, 0.2)
