@@ -333,7 +333,9 @@ def _checked_text(ctx: click.Context, param: click.Parameter, value: str) -> str
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise click.BadParameter(f"{value!r} is not valid UTF-8.", ctx, param) from None
+        name, equals, _ = value.partition("=")
+        told = f"what is given for {name!r}" if equals else repr(value)  # a value may be secret
+        raise click.BadParameter(f"{told} is not valid UTF-8.", ctx, param) from None
     return value
 
 

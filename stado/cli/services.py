@@ -158,7 +158,7 @@ def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, 
     manager, host = service_manager(user=scope is Scope.USER), service_host()
     if asked.only_print:
         version = _version_or_newest(manager.version)
-        _print(installing.plan(service, variables, host, manager_version=version), asked)
+        _print(installing.plan(service, variables, host, manager_version=version), asked, variables)
         return 0
     if scope is Scope.SYSTEM and not host.owns_host():
         raise Refused(
@@ -318,7 +318,7 @@ def _version_or_newest(ask: Callable[[], int]) -> int:
 # --- what is shown --------------------------------------------------------------------------
 
 
-def _print(plan: Plan, asked: _Asked) -> None:
+def _print(plan: Plan, asked: _Asked, variables: Mapping[str, str]) -> None:
     from stado.cli import render
     from stado.cli.context import service_host
 
@@ -328,6 +328,7 @@ def _print(plan: Plan, asked: _Asked) -> None:
         for line in file.shown().splitlines():
             render.print_line(line)
         render.print_line()
+    _warn_of_tokens(variables)
     render.print_line("# called then")
     for command in plan.commands(service_host(), start=not asked.no_start):
         render.print_line(command)
@@ -365,6 +366,18 @@ def _tell_variables(files: Sequence[WantedFile], variables: Mapping[str, str]) -
         render.tell(f"{file.path}: {what}")
     for name in sorted(set(variables) & set(_NAMES_A_FILE)):
         render.tell(f"{name} leads to a file: see to it that the service can read that one, too")
+    _warn_of_tokens(variables)
+
+
+def _warn_of_tokens(variables: Mapping[str, str]) -> None:
+    from stado.cli import render
+    from stado.services.environment_file import ENDS_BY_ITSELF
+
+    for name in sorted(set(variables) & set(ENDS_BY_ITSELF)):
+        render.tell(
+            f"{name} of this shell ends by itself, mostly within hours, and with it what the "
+            "service may do: give it keys that last, or with --no-env the role of its machine"
+        )
 
 
 def _follow_start(service: Service) -> int:

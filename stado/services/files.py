@@ -24,7 +24,8 @@ class WantedFile:
     """What it holds now; None: there is none."""
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """Of variables that it holds: names alone are told. Of a unit both are empty."""
+    removed: tuple[str, ...] = ()
+    """Of variables that it holds, or held: names alone are told. Of a unit all are empty."""
 
     @property
     def secret(self) -> bool:
@@ -45,6 +46,7 @@ class WantedFile:
         if self.secret:
             yield from (f"+{name}=…" for name in self.added)
             yield from (f"~{name}=…" for name in self.changed)
+            yield from (f"-{name}=…" for name in self.removed)
             return
         old, new = self.present.splitlines(), self.text.splitlines()
         yield from list(unified_diff(old, new, lineterm="", n=0))[2:]
@@ -73,4 +75,6 @@ def wanted_unit(path: PurePosixPath, text: str, present: str | None, *, store: s
 
 
 def wanted_variables(path: PurePosixPath, merged: Merged, present: str | None) -> WantedFile:
-    return WantedFile(path, merged.text, SECRET_MODE, present, merged.added, merged.changed)
+    return WantedFile(
+        path, merged.text, SECRET_MODE, present, merged.added, merged.changed, merged.removed
+    )

@@ -315,7 +315,11 @@ def test_a_negative_priority_is_refused_in_these_words(stado: Program, world: Wo
         (["--run-id", "x", "--host-dir", "here", "run"], None, "'here' is not absolute"),
         (["--run-id", "x", "--env", "FOO", "run"], None, "write FOO=VALUE"),
         (["--run-id", "x", "--env", "2=1", "run"], None, "environment name '2'"),
-        (["--run-id", "x", "--env", "A=\udcff", "run"], None, "is not valid UTF-8"),
+        (
+            ["--run-id", "x", "--env", "A=x\udcff", "run"],
+            None,
+            "what is given for 'A' is not valid",
+        ),
         (["--run-id", "x", "--verify", "\udcff", "run"], None, "is not valid UTF-8"),
         (["--run-id", "x", "\udcff"], None, "the command is not valid UTF-8"),
         (["--run-id", "x", "--deadline-at", "tomorrow", "run"], None, "'tomorrow' is no instant"),

@@ -252,3 +252,10 @@ def test_of_a_thousand_differences_the_first_are_named_and_the_rest_counted() ->
     assert sentences[0] == "command 1: 'a' was submitted, now 'b'"
     assert sentences[-1] == "995 more differ"
     assert len(sentences) == 6
+
+
+def test_a_value_that_is_no_text_is_not_repeated() -> None:
+    """It may be a secret."""
+    told = refusal("not_text", environment={"A": "hunter2\udcff"})
+    assert "the value of A" in told
+    assert "hunter2" not in told

@@ -138,6 +138,22 @@ def test_credentials_of_this_shell_are_kept_by_a_later_call_without_them(
     assert "other" not in done
 
 
+def test_a_token_that_ends_by_itself_is_taken_along_with_a_word(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R243: and goes when keys are given that last."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "hush")
+    for words in (("--print",), ()):
+        code, _, err = host(*INSTALL, *words)
+        assert code == 0
+        assert "AWS_SESSION_TOKEN of this shell ends by itself" in err
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lasts")
+    assert "  -AWS_SESSION_TOKEN=…" in host.ok(*INSTALL)
+    assert "AWS_SESSION_TOKEN" not in host.variables.read_text()
+
+
 def test_a_file_of_variables_that_others_can_read_is_closed(host: Host) -> None:
     """R243"""
     host.ok(*INSTALL)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from stado.errors import Refused
-from stado.services.environment_file import line_of, merged, without_values
+from stado.services.environment_file import line_of, merged, names_in, without_values
 from stado.services.files import wanted_unit
 from stado.services.service import (
     SYSTEM_PLACES,
@@ -199,7 +199,8 @@ def test_lines_that_people_wrote_stay_and_what_is_given_anew_replaces_its_line()
         'AWS_SESSION_TOKEN="a\\$b\\"c\\\\d\\`e"\n'
     )
     assert (new.added, new.changed) == (("AWS_SESSION_TOKEN",), ("AWS_ACCESS_KEY_ID",))
-    assert merged(new.text, {"AWS_ACCESS_KEY_ID": "new"}).text == new.text
+    again = {"AWS_ACCESS_KEY_ID": "new", "AWS_SESSION_TOKEN": 'a$b"c\\d`e'}
+    assert merged(new.text, again).text == new.text
 
 
 def test_values_are_never_shown() -> None:
@@ -208,6 +209,52 @@ def test_values_are_never_shown() -> None:
     assert "hush" in text
     assert "hush" not in without_values(text)
     assert "AWS_SECRET_ACCESS_KEY=…" in without_values(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# AWS_SECRET_ACCESS_KEY=hush\n",
+        "; hush\n",
+        "export AWS_SECRET_ACCESS_KEY=hush\n",
+        'KEY="first\nhush=hush\nhush"\n',
+        "KEY='first\nhush=hush\n'\n",
+        "KEY=first\\\nhush=hush\n",
+        "# a note\\\nhush=hush\n",
+        'KEY="a \\" b\nhush=hush"\n',
+        "hush\n",
+    ],
+)
+def test_of_lines_that_are_no_plain_variable_nothing_is_shown(text: str) -> None:
+    """R243"""
+    shown = without_values(text)
+    assert "hush" not in shown
+    assert len(shown.splitlines()) == len(text.splitlines())
+    assert "hush" not in names_in(text)
+
+
+def test_a_value_of_several_lines_is_replaced_as_a_whole() -> None:
+    """R243"""
+    new = merged('A=1\nKEY="old\nB=old"\nC=3\n', {"KEY": "new"})
+    assert new.text == 'A=1\nKEY="new"\nC=3\n'
+    # A quote within a plain value opens nothing, and so the next line is another variable.
+    assert merged("KEY=it's\nC=3\n", {"KEY": "new"}).text == 'KEY="new"\nC=3\n'
+
+
+def test_a_variable_that_stands_twice_stands_once_when_it_is_given_anew() -> None:
+    """R243: for systemd the last one counts."""
+    new = merged("KEY=one\nA=1\nKEY=two\n", {"KEY": "new"})
+    assert new.text == 'A=1\nKEY="new"\n'
+    assert (new.added, new.changed) == ((), ("KEY",))
+
+
+def test_keys_that_are_given_anew_take_the_token_of_those_before_along() -> None:
+    """R243: with it the store would refuse them."""
+    present = "AWS_ACCESS_KEY_ID=a\nAWS_SECRET_ACCESS_KEY=b\nAWS_SESSION_TOKEN=c\nX=1\n"
+    new = merged(present, {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"})
+    assert new.text == 'AWS_ACCESS_KEY_ID="k"\nAWS_SECRET_ACCESS_KEY="s"\nX=1\n'
+    assert new.removed == ("AWS_SESSION_TOKEN",)
+    assert merged(present, {"AWS_REGION": "r"}).removed == ()
 
 
 def test_a_value_that_no_line_holds_is_refused_by_the_variables_name() -> None:
