@@ -17,6 +17,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from stado.services.files import WantedFile
     from stado.services.installing import Done, Plan
+    from stado.services.port import UnitState
     from stado.services.service import Kind, Scope, Service
     from stado.services.unit import Stated
 
@@ -173,7 +174,7 @@ def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, 
     installing.check_program(service, host)
     done = installing.apply(plan, manager, host, start=not asked.no_start)
     _tell(plan, done, variables)
-    return _follow_start(service) if done.started else 0
+    return _follow_start(service, done.before) if done.started else 0
 
 
 def scope_of(*, user: bool, system: bool) -> Scope:
@@ -237,6 +238,11 @@ def _service(
     for option, text in (
         ("--store", store),
         ("--endpoint", settings.endpoint or ""),
+        ("--region", settings.region or ""),
+        ("--consumer-id", consumer or ""),
+        ("--work-dir", work_dir or ""),
+        ("--run-as", asked.run_as or ""),
+        *(("--group", group) for group in asked.groups),
         *_told(words),
     ):
         check_text(option, text)
@@ -349,6 +355,8 @@ def _tell(plan: Plan, done: Done, variables: Mapping[str, str]) -> None:
     if not done.anything:
         render.print_line(f"nothing to change: {unit} is installed as asked")
         return
+    if done.caught_up:
+        render.print_line(f"{unit} had not taken up yet what was written before")
     _tell_variables(plan.files, variables)
     if done.enabled:
         render.print_line(f"enabled {unit}: it is started with the host")
@@ -380,8 +388,9 @@ def _warn_of_tokens(variables: Mapping[str, str]) -> None:
         )
 
 
-def _follow_start(service: Service) -> int:
-    """Until it works, waits for its store, or has failed; 1 when it has."""
+def _follow_start(service: Service, before: UnitState) -> int:
+    """Until it works, waits for its store, or has failed; 1 when it has. `before`: what was said
+    of it when it was to start; what is said of that process still is no answer."""
     from stado.cli import render
     from stado.cli.context import live_machine, service_manager
     from stado.services.service import Scope
@@ -391,10 +400,14 @@ def _follow_start(service: Service) -> int:
     end = clock.monotonic() + _START_SECONDS
     while True:
         state = manager.state(service.unit)
-        if state.active == "active":
+        new = (state.invocation, state.main_pid) != (before.invocation, before.main_pid)
+        if state.invocation and state.invocation == before.invocation:
+            new = False
+        if new and state.active == "active":
             render.print_line(f"{service.unit} runs (process {state.main_pid})")
             return 0
-        failed = state.active == "failed" or state.restarts > 0 or state.sub == "auto-restart"
+        again = state.restarts > 0 and state.restarts != before.restarts
+        failed = new and (state.active == "failed" or again or state.sub == "auto-restart")
         if failed or clock.monotonic() >= end:
             break
         clock.sleep(_LOOK_SECONDS)

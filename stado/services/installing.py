@@ -13,12 +13,16 @@ from pathlib import Path
 from stado.errors import Refused
 from stado.services.environment_file import merged
 from stado.services.files import SECRET_MODE, WantedFile, wanted_unit, wanted_variables
-from stado.services.port import Host, Manager
+from stado.services.port import Host, Manager, UnitState
 from stado.services.service import ACCOUNT_DEFAULT, ACCOUNT_HOME, Scope, Service
 from stado.services.unit import unit_text
 
 NEWEST_KNOWN = 257
 """Version of systemd that is written for where none is asked."""
+
+
+_CLOCK_SECONDS = 2.0
+"""systemd tells when a process was started to a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,15 @@ class Done:
     """Anew, where it ran already."""
     narrowed: bool
     """Whether others could read the file of variables, until now."""
+    caught_up: bool
+    """Whether systemd, or the process, had yet to take up what was written before."""
+    before: UnitState
+    """What systemd said of it before it was started."""
 
     @property
     def anything(self) -> bool:
-        return bool(self.files) or self.enabled or self.started or self.narrowed
+        changed = bool(self.files) or self.enabled or self.started
+        return changed or self.narrowed or self.caught_up
 
 
 def plan(
@@ -80,6 +89,13 @@ def plan(
             f"--run-as {account!r} names no account of this host: make it, or leave --run-as out "
             f"for one of the name {ACCOUNT_DEFAULT!r}, which is made here",
         )
+    for group in service.groups:
+        if not host.has_group(group):
+            raise Refused(
+                "group_unknown",
+                f"--group {group!r} names no group of this host, and systemd would not start the "
+                "service: make it, or leave it out",
+            )
     return Plan(service, account if lacking else None, (stated, unit))
 
 
@@ -107,23 +123,36 @@ def check_linger(user: str, manager: Manager) -> None:
 
 
 def apply(plan: Plan, manager: Manager, host: Host, *, start: bool) -> Done:
-    """Does what is lacking, and nothing else. Raises `Refused`."""
+    """Does what is lacking, and nothing else: also what an earlier call has written and did not
+    get systemd or the service to take up. Raises `Refused`."""
     if plan.account is not None:
         host.make_account(plan.account, home=ACCOUNT_HOME)
     written = tuple(file for file in plan.files if file.differs)
     for file in written:
         host.write_text(Path(file.path), file.text, file.mode)
     narrowed = host.narrow(Path(plan.service.environment_path), SECRET_MODE)
-    if written:
-        manager.reload()
     state = manager.state(plan.service.unit)
+    if written or state.needs_reload:
+        manager.reload()
     enable = state.enabled != "enabled"
     if enable:
         manager.enable(plan.service.unit)
-    restart = start and (bool(written) or state.active not in ("active", "activating", "reloading"))
+    runs = state.active in ("active", "activating", "reloading")
+    outdated = not written and runs and _outdated(plan.service, manager, host)
+    restart = start and (bool(written) or outdated or not runs)
     if restart:
         manager.restart(plan.service.unit)
-    return Done(written, enable, restart, narrowed)
+    caught_up = (state.needs_reload and not written) or (restart and outdated)
+    return Done(written, enable, restart, narrowed, caught_up, state)
+
+
+def _outdated(service: Service, manager: Manager, host: Host) -> bool:
+    """Whether its process is older than what it should have been started with."""
+    started_at = manager.started_at(service.unit)
+    if started_at is None:
+        return False
+    times = [host.modified_at(Path(path)) for path in (service.unit_path, service.environment_path)]
+    return any(at is not None and at > started_at + _CLOCK_SECONDS for at in times)
 
 
 def remove_unit(unit: str, path: Path, manager: Manager, host: Host) -> bool:

@@ -4,6 +4,7 @@ program as the account that is to run it. All of it is small and by name; nothin
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -34,6 +35,13 @@ class ServiceHost:
     def has_account(self, name: str) -> bool:
         try:
             pwd.getpwnam(name)
+        except KeyError:
+            return False
+        return True
+
+    def has_group(self, name: str) -> bool:
+        try:
+            grp.getgrnam(name)
         except KeyError:
             return False
         return True
@@ -92,6 +100,15 @@ class ServiceHost:
         except (OSError, UnicodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
             raise Refused("file_unreadable", f"{path} cannot be read: {why}") from None
+
+    def modified_at(self, path: Path) -> float | None:
+        """In seconds since 1970; None: there is no such file. Raises `Refused`."""
+        try:
+            return path.stat().st_mtime
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Refused("file_unreadable", f"{path}: {error.strerror}") from None
 
     def write_text(self, path: Path, text: str, mode: int) -> None:
         """Whole or not at all, and never open to others than `mode` says. Raises `Refused`."""

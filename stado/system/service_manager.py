@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from stado.errors import Refused
 
@@ -20,6 +21,7 @@ _COMPLAINT_MAX = 300
 _PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "UnitFileState", "MainPID", "NRestarts"),
     *("StatusText", "Result", "ExecMainStatus", "ActiveEnterTimestamp", "NeedDaemonReload"),
+    *("InvocationID",),
 )
 _VERSION = re.compile(r"systemd (\d+)|(\d+)")
 
@@ -39,6 +41,10 @@ class UnitState:
     exit_status: int
     since: str
     """When it became active, as systemd writes it; "" when it is not."""
+    invocation: str
+    """Of its newest start; "" when there was none."""
+    needs_reload: bool
+    """Whether its files are others than those that systemd has read."""
 
 
 class ServiceManager:
@@ -88,7 +94,27 @@ class ServiceManager:
             result=fields.get("Result", ""),
             exit_status=_number(fields.get("ExecMainStatus")),
             since=fields.get("ActiveEnterTimestamp", ""),
+            invocation=fields.get("InvocationID", ""),
+            needs_reload=fields.get("NeedDaemonReload") == "yes",
         )
+
+    def started_at(self, unit: str) -> float | None:
+        """Of its newest process, in seconds since 1970, to a second; None: there was none, or it
+        is not told. Raises `Refused`."""
+        told = ask(
+            (
+                *("systemctl", *self._scope, "show", "--property=ExecMainStartTimestamp"),
+                *("--value", "--", unit),
+            ),
+            {**self._environment, "TZ": "UTC"},
+            seconds_max=_LOOK_SECONDS_MAX,
+        )
+        moment, utc, _ = told.strip().partition(" UTC")
+        try:
+            parsed = datetime.strptime(f"{moment} +0000", "%a %Y-%m-%d %H:%M:%S %z")
+        except ValueError:
+            return None
+        return parsed.timestamp() if utc else None
 
     def reload(self) -> None:
         self._do("daemon-reload")

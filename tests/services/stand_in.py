@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ class SystemdStandIn:
         facts: dict[str, Any] = json.loads(self._path.read_text())
         return facts
 
+    def change_unit(self, unit: str, **facts: Any) -> None:
+        units = self.facts["units"]
+        units[unit] = {**units.get(unit, {}), **facts}
+        self.tell(units=units)
+
     def take_calls(self) -> list[str]:
         """What was asked to be done since the last look: what only asks is left out."""
         calls = [str(call) for call in self.facts["calls"]]
@@ -75,8 +81,12 @@ def answer(program: str, argv: list[str]) -> int:
         return 1
     if words[0] == "show":
         _show(facts, words)
+        path.write_text(json.dumps(facts))
         return 0
     facts["calls"].append(" ".join(words))
+    if words[0] in facts.get("fails", []):
+        print("Connection timed out", file=sys.stderr)
+        return 1
     if words[0] == "stop" and facts.get("at_stop"):
         os.rename(*facts.pop("at_stop"))
     _act(facts["units"], words, starts=facts["starts"])
@@ -85,8 +95,14 @@ def answer(program: str, argv: list[str]) -> int:
 
 
 def _show(facts: dict[str, Any], words: list[str]) -> None:
+    _count_down(facts["units"].get(words[-1], {}))
     if words[1] == "--property=Version":
         print("257.13-1~deb13u1")
+        return
+    if words[1] == "--property=ExecMainStartTimestamp":
+        at = facts["units"].get(words[-1], {}).get("started_at")
+        zone = "UTC" if os.environ.get("TZ") == "UTC" else "CET"
+        print("" if at is None else time.strftime(f"%a %Y-%m-%d %H:%M:%S {zone}", time.gmtime(at)))
         return
     unit = facts["units"].get(words[-1], {})
     active = unit.get("active", "inactive")
@@ -99,11 +115,28 @@ def _show(facts: dict[str, Any], words: list[str]) -> None:
     print(f"StatusText={facts['says'] if active == 'active' else ''}")
     print(f"Result={unit.get('result', 'success')}")
     print(f"ExecMainStatus={unit.get('status', 0)}")
+    print(f"InvocationID={unit.get('invocation', '')}")
+    print(f"NeedDaemonReload={'yes' if unit.get('needs_reload') else 'no'}")
     print("ActiveEnterTimestamp=")
 
 
+def _count_down(unit: dict[str, Any]) -> None:
+    """A restart that was asked for and has not been done yet."""
+    left = unit.get("looks_left")
+    if left is not None:
+        unit["looks_left"] = left - 1
+        if left <= 0:
+            del unit["looks_left"]
+            unit.update(unit.pop("then"))
+
+
 def _act(units: dict[str, Any], words: list[str], *, starts: bool) -> None:
+    if words == ["daemon-reload"]:
+        for one in units.values():
+            one["needs_reload"] = False
+        return
     verb, unit = words[0], units.setdefault(words[-1], {})
+    count = unit["count"] = unit.get("count", 0) + (verb == "restart")
     if verb == "enable":
         unit["enabled"] = True
     elif verb == "disable":
@@ -111,8 +144,12 @@ def _act(units: dict[str, Any], words: list[str], *, starts: bool) -> None:
     elif verb == "stop":
         unit.update(active="inactive", sub="dead", pid=0)
     elif verb == "restart" and starts:
-        unit.update(active="active", sub="running", pid=4711)
+        new = {"active": "active", "sub": "running", "pid": 4710 + count, "restarts": 0}
+        new |= {"invocation": f"{count:032x}", "started_at": time.time()}
+        if unit.get("slow"):
+            unit.update(then=new, looks_left=1)
+        else:
+            unit.update(new)
     elif verb == "restart":
-        unit.update(
-            active="activating", sub="auto-restart", restarts=1, result="exit-code", status=2
-        )
+        new = {"active": "activating", "sub": "auto-restart", "result": "exit-code", "status": 2}
+        unit.update(new, restarts=1, pid=0, invocation=f"{count:032x}")

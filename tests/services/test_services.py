@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ class Host:
         code, out, err = self(*args)
         assert (code, out) == (2, ""), out + err
         return err
+
+    def refused_after_writing(self, *args: str) -> str:
+        code, out, err = self(*args)
+        assert code == 2, out + err
+        return err
+
+    def age(self) -> None:
+        """It was installed and started an hour ago."""
+        at = time.time() - 3600
+        for path in (self.unit, self.variables):
+            os.utime(path, (at, at))
+        self.systemd.change_unit(UNIT, started_at=at)
 
 
 @pytest.fixture
@@ -216,6 +229,44 @@ def test_one_that_does_not_start_is_told_with_its_last_lines(host: Host) -> None
     assert f"{UNIT} does not start (exit code 2)" in err
 
 
+@pytest.mark.parametrize("fails", ["daemon-reload", "restart"])
+def test_an_installation_that_failed_half_way_is_completed_by_the_same_words(
+    host: Host, fails: str
+) -> None:
+    """R240: nothing is "installed as asked" while what was there before runs on."""
+    host.ok(*INSTALL)
+    host.age()
+    host.systemd.tell(fails=[fails])
+    assert "Connection timed out" in host.refused_after_writing(*INSTALL, "--label", "zone=a")
+    if fails == "daemon-reload":
+        host.systemd.change_unit(UNIT, needs_reload=True)
+    host.systemd.tell(fails=[])
+    host.systemd.take_calls()
+    done = host.ok(*INSTALL, "--label", "zone=a")
+    assert f"{UNIT} had not taken up yet what was written before" in done
+    assert f"{UNIT} runs (process" in done
+    reload = ["daemon-reload"] if fails == "daemon-reload" else []
+    assert host.systemd.take_calls() == [*reload, f"restart {UNIT}"]
+    assert "nothing to change" in host.ok(*INSTALL, "--label", "zone=a")
+
+
+def test_what_was_written_without_a_start_is_taken_up_by_a_later_call(host: Host) -> None:
+    """R240"""
+    host.ok(*INSTALL)
+    host.age()
+    host.ok(*INSTALL, "--label", "zone=a", "--no-start")
+    host.systemd.take_calls()
+    host.ok(*INSTALL, "--label", "zone=a")
+    assert host.systemd.take_calls() == [f"restart {UNIT}"]
+
+
+def test_a_service_is_not_taken_for_started_while_the_one_before_still_runs(host: Host) -> None:
+    """R242: systemd does it a moment later."""
+    host.ok(*INSTALL)
+    host.systemd.change_unit(UNIT, slow=True, restarts=3)
+    assert f"{UNIT} runs (process 4712)" in host.ok(*INSTALL, "--label", "zone=a")
+
+
 def test_no_start_leaves_it_to_the_next_start_of_the_host(host: Host) -> None:
     host.ok(*INSTALL, "--no-start")
     assert host.systemd.take_calls() == ["daemon-reload", f"enable {UNIT}"]
@@ -253,6 +304,30 @@ def test_a_relative_store_and_relative_files_count_from_any_folder(
 )
 def test_words_that_do_not_go_together_are_refused(host: Host, words: tuple[str, ...]) -> None:
     assert "--" in host.refused("agent", "install", "--store", "/srv/queue", *words)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--consumer-id", "local@a\nUser=root"),
+        ("--work-dir", "/srv/a\nUser=root"),
+        ("--region", "eu\nUser=root"),
+    ],
+)
+def test_what_would_begin_a_line_of_a_unit_is_refused(host: Host, option: str, value: str) -> None:
+    """R240"""
+    told = host.refused(*INSTALL, option, value, "--print")
+    assert option in told
+    assert "plain text" in told or "letters" in told, told
+
+
+def test_a_group_that_is_not_there_is_refused(host: Host) -> None:
+    """R240"""
+    words = ("--system", "--store", "/srv/queue", "--run-as", "root", "--print", "--group")
+    assert "--group 'no-such' names no group" in host.refused("agent", "install", *words, "no-such")
+    assert "SupplementaryGroups=root" in host.ok("agent", "install", *words, "root")
+    told = host.refused("agent", "install", *words, "a\nUser=root")
+    assert "--group" in told
 
 
 def test_an_endpoint_with_a_password_gets_into_no_unit(host: Host) -> None:
