@@ -146,7 +146,8 @@ class Firing:
     """A coordinator's pass over all schedules. Keep it between turns: it reads those again that
     have changed, or have something to do.
 
-    A turn lasts `turn_seconds` and one schedule; what it leaves, the next goes on with."""
+    A turn lasts `turn_seconds` and one step of a schedule; what it leaves, the next goes on with,
+    behind the schedule that was worked on last."""
 
     def __init__(self, repo: Repository, *, by: str, turn_seconds: float = math.inf) -> None:
         self._repo = repo
@@ -156,8 +157,8 @@ class Firing:
         self._zones_told: set[str] = set()
         self._end = math.inf
         self._failures = 0
-        self._next = ""
-        """The schedule that the last turn did not come to."""
+        self._last = ""
+        """The key that the last turn worked on last, where time or failures have ended it."""
 
     @property
     def next_seconds(self) -> float:
@@ -169,7 +170,8 @@ class Firing:
 
     def turn(self) -> None:
         """A listing, a read of each schedule that has changed or has something to do, and what that
-        takes. One that fails costs no other its turn; raises when several do."""
+        takes. One that fails costs no other its turn; raises when several do, and the next turn
+        begins with those behind them."""
         self._end = self._repo.clock.monotonic() + self._turn_seconds
         self._failures = 0
         listed = {entry.key: entry.version for entry in self._listed()}
@@ -179,9 +181,15 @@ class Firing:
         wanted = [key for key, version in listed.items() if self._is_wanted(key, version, now)]
         for chunk in self._chunks(wanted):
             for key, stored in self._read(chunk):
+                self._last = key
                 self._act(key, stored)
-            if self._repo.clock.monotonic() >= self._end:
-                return
+                if self._is_over():
+                    return
+            self._last = chunk[-1]
+        self._last = ""
+
+    def _is_over(self) -> bool:
+        return self._repo.clock.monotonic() >= self._end
 
     def _listed(self) -> Iterator[Entry]:
         for number, entry in enumerate(walk(self._repo.store, keys.SCHEDULES)):
@@ -197,17 +205,19 @@ class Firing:
         return known.look_at is not None and known.look_at <= now
 
     def _chunks(self, wanted: list[str]) -> Iterator[list[str]]:
-        """Beginning where the last turn stopped."""
-        wanted = [key for key in wanted if key >= self._next] + [
-            key for key in wanted if key < self._next
+        """Beginning behind what the last turn worked on last."""
+        wanted = [key for key in wanted if key > self._last] + [
+            key for key in wanted if key <= self._last
         ]
         for start in range(0, len(wanted), PARALLEL_REQUESTS):
-            self._next = wanted[start]
             yield wanted[start : start + PARALLEL_REQUESTS]
-        self._next = ""
 
     def _read(self, names: list[str]) -> list[tuple[str, Stored[Schedule]]]:
-        found = self._repo.tasks.map(self._find, names, limit=PARALLEL_REQUESTS)
+        try:
+            found = self._repo.tasks.map(self._find, names, limit=PARALLEL_REQUESTS)
+        except StoreError:  # one that is never answered must not keep the rest from their turn
+            self._last = names[-1]
+            raise
         return [(key, stored) for key, stored in zip(names, found, strict=True) if stored]
 
     def _find(self, key: str) -> Stored[Schedule] | None:
@@ -220,11 +230,10 @@ class Firing:
     def _act(self, key: str, stored: Stored[Schedule]) -> None:
         try:
             last = self._work_on(stored)
-        except (NotFound, Conflict):  # gone, or others are at it: the next turn looks again
+        except (StoreError, Unreadable, Refused) as error:
             self._known.pop(key, None)
-            return
-        except (StoreError, Unreadable) as error:
-            self._known.pop(key, None)
+            if isinstance(error, NotFound | Conflict) and error.key == key:
+                return  # gone, or others are at it: the next turn looks again
             log.warning("event=schedule_failed schedule=%s error=%r", stored.value.name, str(error))
             self._failures += 1
             if self._failures == _FAILURES_MAX:
@@ -233,7 +242,8 @@ class Firing:
         self._known[key] = _Known(last.version, _look_at(last.value))
 
     def _work_on(self, stored: Stored[Schedule]) -> Stored[Schedule]:
-        """One decision after another, until nothing is due."""
+        """One decision after another, until nothing is due or the turn is over. What is decided is
+        brought about before that."""
         for _ in range(_STEPS_MAX):
             if not stored.value.needs_a_look(self._repo.now()):
                 return stored
@@ -241,6 +251,8 @@ class Firing:
             if changed is None:
                 return stored
             stored = changed
+            if stored.value.firing is None and self._is_over():
+                return stored
         return stored
 
     def _step(self, stored: Stored[Schedule]) -> Stored[Schedule] | None:
@@ -259,34 +271,53 @@ class Firing:
         late_seconds = schedules.LEASES_LATE * self._repo.deployment.lease_seconds
         now = self._repo.now()
         due = schedules.due(schedule, zone, now, late_seconds=late_seconds)
+        if due is None and schedule.waiting_at is None:
+            return None
+        look = self._look(schedule)
         if due is None:
-            return self._go_on_waiting(stored, now)
-        return self._decide(stored, due, now)
+            return self._go_on_waiting(stored, look, now)
+        is_first = schedule.waiting_at is not None and schedule.overlap is not OverlapPolicy.REPLACE
+        if is_first and look.prior is None:  # what waits comes before what is due since
+            return self._go_on_waiting(stored, look, now)
+        return self._decide(stored, due, look, now)
 
     # --- one decision -------------------------------------------------------------------
 
-    def _decide(self, stored: Stored[Schedule], due: Due, now: datetime) -> Stored[Schedule]:
-        schedule = stored.value.evolve(next_at=due.next_at)
+    def _decide(
+        self, stored: Stored[Schedule], due: Due, look: _Look, now: datetime
+    ) -> Stored[Schedule]:
+        schedule, gave_way = stored.value.evolve(next_at=due.next_at), None
+        if due.at is not None and schedule.overlap is OverlapPolicy.REPLACE:
+            schedule, gave_way = _given_way(schedule, now)
         if due.missed is not None:
             schedule = schedule.evolve(dropped=due.missed)
         if due.at is None:
             changed = self._replaced(stored, schedule)
         else:
-            changed = self._decide_on(stored, schedule, due.at, now)
+            changed = self._decide_on(stored, schedule, due.at, look, now)
+        if gave_way is not None:
+            at = schedules.instant_words(gave_way)
+            log.info("schedule %s: skip fire: the one due %s gave way", schedule.name, at)
         if due.missed is not None:
             _tell_missed(schedule, due.missed)
         return changed
 
     def _decide_on(
-        self, stored: Stored[Schedule], schedule: Schedule, due_at: datetime, now: datetime
+        self,
+        stored: Stored[Schedule],
+        schedule: Schedule,
+        due_at: datetime,
+        look: _Look,
+        now: datetime,
     ) -> Stored[Schedule]:
-        look = self._look(schedule)
         if look.prior is None:
             return self._replaced(stored, self._fire(schedule, due_at, now, look.fires))
         schedule = schedule.evolve(fires=look.fires)
         words = schedules.prior_words(look.prior, now)
-        if schedule.overlap is OverlapPolicy.REPLACE:
-            return self._wait_in_place(stored, schedule, due_at, words)
+        if schedule.overlap is OverlapPolicy.REPLACE:  # the next look cancels what it waits for
+            changed = self._replaced(stored, schedule.evolve(waiting_at=due_at))
+            log.info("schedule %s: replace: %s", schedule.name, words)
+            return changed
         if schedule.overlap is OverlapPolicy.QUEUE and schedule.waiting_at is None:
             changed = self._replaced(stored, schedule.evolve(waiting_at=due_at))
             log.info("schedule %s: fire waits: %s", schedule.name, words)
@@ -298,26 +329,11 @@ class Firing:
         log.info("schedule %s: skip fire: %s", schedule.name, words)
         return changed
 
-    def _wait_in_place(
-        self, stored: Stored[Schedule], schedule: Schedule, due_at: datetime, words: str
-    ) -> Stored[Schedule]:
-        """Of what waits already; the next look, which is at once, cancels what it waits for."""
-        before = schedule.waiting_at
-        if before is not None:
-            dropped = DroppedFire(due_at=before, reason=DropReason.OVERLAP, at=self._repo.now())
-            schedule = schedule.evolve(dropped=dropped)
-        changed = self._replaced(stored, schedule.evolve(waiting_at=due_at))
-        log.info("schedule %s: replace: %s", schedule.name, words)
-        if before is not None:
-            at = schedules.instant_words(before)
-            log.info("schedule %s: skip fire: the one due %s gave way", schedule.name, at)
-        return changed
-
-    def _go_on_waiting(self, stored: Stored[Schedule], now: datetime) -> Stored[Schedule] | None:
+    def _go_on_waiting(
+        self, stored: Stored[Schedule], look: _Look, now: datetime
+    ) -> Stored[Schedule] | None:
         schedule = stored.value
-        if schedule.waiting_at is None:
-            return None
-        look = self._look(schedule)
+        assert schedule.waiting_at is not None
         if look.prior is not None and schedule.overlap is OverlapPolicy.REPLACE:
             self._cancel(schedule, look, schedule.waiting_at)
             look = self._look(schedule)  # what was queued has ended by that
@@ -360,12 +376,26 @@ class Firing:
                     cancel(self._repo, job_id, by=f"schedule {schedule.name}", note=note)
                 except NotFound:  # it was deleted meanwhile
                     continue
+                except Refused as error:
+                    self._tell_not_cancelled(schedule, job_id, error)
 
-        if schedule.request.shared.then:
-            for root in look.roots:
-                pipeline_sight.stop_pipeline(self._repo, root, stop)
-        else:
+        if not schedule.request.shared.then:
             stop(look.roots)
+            return
+        for root in look.roots:
+            try:
+                pipeline_sight.stop_pipeline(self._repo, root, stop)
+            except Refused as error:
+                self._tell_not_cancelled(schedule, root, error)
+
+    def _tell_not_cancelled(self, schedule: Schedule, job_id: str, error: Refused) -> None:
+        """It costs no other job its end; the next turn tries again."""
+        log.warning(
+            "event=schedule_not_cancelled schedule=%s job=%s why=%r",
+            schedule.name,
+            job_id,
+            str(error),
+        )
 
     def _tell_zone(self, schedule: Schedule) -> None:
         if schedule.name not in self._zones_told:
@@ -383,6 +413,15 @@ def _look_at(schedule: Schedule) -> datetime | None:
     if schedule.firing is not None or (schedule.waiting_at is not None and not schedule.paused):
         return schedule.changed_at  # at the next turn
     return None if schedule.paused is not None else schedule.next_at
+
+
+def _given_way(schedule: Schedule, now: datetime) -> tuple[Schedule, datetime | None]:
+    """Of several that wait to replace what is live the last fires; and which one does not."""
+    before = schedule.waiting_at
+    if before is None:
+        return schedule, None
+    dropped = DroppedFire(due_at=before, reason=DropReason.OVERLAP, at=now)
+    return schedule.evolve(waiting_at=None, dropped=dropped), before
 
 
 def _tell_missed(schedule: Schedule, missed: DroppedFire) -> None:

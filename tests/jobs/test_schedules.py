@@ -18,7 +18,7 @@ from stado.core.records import SnapshotRecord, SnapshotState
 from stado.core.schedules import DropReason, MissedPolicy, OverlapPolicy, Schedule
 from stado.core.spec import Snapshot, Spec, Step, make_request
 from stado.core.states import Reason, State, Verdict
-from stado.errors import Exists, NotFound, Refused, StadoError
+from stado.errors import Conflict, Exists, NotFound, Refused, StadoError, Unavailable
 from stado.jobs import snapshots
 from stado.jobs.changes import pause as pause_job
 from stado.jobs.deletion import delete
@@ -38,7 +38,7 @@ from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes
 from stado.storage.observe import CountingStore, Operation, Requests
 from stado.storage.port import Store
-from tests.jobs.actors import Actor, Crash, mortal
+from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
 from tests.jobs.fakes import START
 from tests.jobs.world import BOB, LEASE, TICK, World, give_back
 
@@ -303,6 +303,57 @@ def test_queue_lets_one_wait_at_most() -> None:
     fire(world)
     assert run_ids(world) == [run_id(1), run_id(2)]
     assert find_schedule(world.repo, "nightly").waiting_at is None
+
+
+@pytest.mark.parametrize("policy", [OverlapPolicy.QUEUE, OverlapPolicy.REPLACE])
+def test_what_waits_is_not_lost_when_the_next_is_due(
+    policy: OverlapPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A88: the job before has ended by then; what waits goes first, or gives way and says so."""
+    caplog.set_level(logging.INFO)
+    world = World()
+    made(world, overlap=policy)
+    to_minute(world, 1)
+    fire(world)
+    claimed = world.start()
+    to_minute(world, 2)
+    fire(world)
+    assert find_schedule(world.repo, "nightly").waiting_at == START + 2 * MINUTE
+    world.end(claimed)
+    to_minute(world, 3)
+    fire(world)
+    schedule = find_schedule(world.repo, "nightly")
+    gave_way = "schedule nightly: skip fire: the one due 2026-01-01T00:02:00Z gave way"
+    if policy is OverlapPolicy.QUEUE:
+        assert run_ids(world) == [run_id(1), run_id(2)]
+        assert schedule.waiting_at == START + 3 * MINUTE
+        assert schedule.dropped is None
+        assert gave_way not in tell(caplog)
+    else:
+        assert run_ids(world) == [run_id(1), run_id(3)]
+        assert schedule.waiting_at is None
+        assert schedule.dropped is not None
+        assert schedule.dropped.due_at == START + 2 * MINUTE
+        assert gave_way in tell(caplog)
+
+
+def test_what_waits_comes_before_what_was_missed() -> None:
+    """A88: a coordinator that was away for a while finds both."""
+    world = World()
+    made(world, overlap=OverlapPolicy.QUEUE)
+    to_minute(world, 1)
+    fire(world)
+    claimed = world.start()
+    to_minute(world, 2)
+    fire(world)
+    world.end(claimed)
+    to_minute(world, 60)
+    fire(world)
+    assert run_ids(world) == [run_id(1), run_id(2)]
+    schedule = find_schedule(world.repo, "nightly")
+    assert schedule.waiting_at == START + 60 * MINUTE
+    assert schedule.dropped is not None
+    assert (schedule.dropped.reason, schedule.dropped.count) == (DropReason.MISSED, 57)
 
 
 def test_replace_cancels_the_job_before_and_fires_when_it_has_ended(
@@ -822,16 +873,95 @@ def test_what_is_due_is_submitted_within_a_second() -> None:
 
 
 def test_a_turn_that_has_little_time_goes_on_where_it_stopped() -> None:
+    """Nothing keeps those behind it: neither what waits for a live job, nor what is due again."""
     world = World()
     for number in range(40):
-        made(world, f"each-{number:02d}")
+        policy = OverlapPolicy.QUEUE if number < 20 else OverlapPolicy.SKIP
+        made(world, f"each-{number:02d}", overlap=policy)
     to_minute(world, 1)
     firing = Firing(world.repo, by="coordinator", turn_seconds=0.0)
     firing.turn()
     assert 0 < len(world.names(keys.RUNS)) < 40
-    for _ in range(3):
+    for _ in range(39):
         firing.turn()
     assert len(world.names(keys.RUNS)) == 40
+    to_minute(world, 2)  # twenty wait from here on, in each turn
+    for _ in range(60):
+        firing.turn()
+    while (claimed := world.claim()) is not None:
+        world.end(claimed)
+    to_minute(world, 3)
+    for _ in range(40):
+        firing.turn()
+    for number in range(20, 40):
+        name = f"each-{number:02d}"
+        assert run_id(3, name) in run_ids(world, name)
+
+
+def test_a_turn_looks_at_the_clock_between_schedules() -> None:
+    """What takes two seconds a schedule ends with the one that was begun when time was up."""
+    world = World()
+    for number in range(16):
+        made(world, f"each-{number:02d}", overlap=OverlapPolicy.QUEUE)
+    to_minute(world, 1)
+    fire(world)
+    to_minute(world, 2)
+
+    def slowly(operation: Operation, key: str) -> None:
+        if operation is Operation.REPLACE and key.startswith(keys.SCHEDULES):
+            world.clock.sleep(2.0)
+
+    slow = GuardedStore(world.store, before=slowly)
+    began = world.clock.monotonic()
+    Firing(world.repo_over(slow), by="coordinator", turn_seconds=15.0).turn()
+    assert 15 <= world.clock.monotonic() - began <= 17
+    waiting = [
+        row.name
+        for row in list_schedules(world.repo, limit=50).rows
+        if row.schedule is not None and row.schedule.waiting_at is not None
+    ]
+    assert len(waiting) == 8
+
+
+def test_what_fails_elsewhere_is_told_and_not_taken_for_somebody_else_at_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Only a change of the schedule's own document says that others are at it."""
+    world = World()
+    made(world)
+    to_minute(world, 1)
+
+    def failing(operation: Operation, key: str) -> None:
+        if operation is Operation.CREATE and key.startswith(keys.RUNS):
+            raise Conflict(key, "no")
+
+    fire(world, GuardedStore(world.store, before=failing))
+    assert any("event=schedule_failed schedule=nightly" in one for one in caplog.messages)
+    fire(world)
+    assert run_ids(world) == [run_id(1)]
+
+
+def test_some_that_fail_do_not_keep_the_others_from_their_turn() -> None:
+    """A turn that fails for several goes on behind them in the next."""
+    world = World()
+    for number in range(40):
+        made(world, f"each-{number:02d}")
+    to_minute(world, 1)
+    bad = tuple(keys.run(run_id(1, f"each-{number:02d}")) for number in range(3))
+
+    def failing(operation: Operation, key: str) -> None:
+        if operation is Operation.CREATE and key in bad:
+            raise Unavailable(key, "no")
+
+    firing = Firing(world.repo_over(GuardedStore(world.store, before=failing)), by="coordinator")
+    failed = 0
+    for _ in range(4):
+        try:
+            firing.turn()
+        except Unavailable:
+            failed += 1
+    assert failed
+    assert len(world.names(keys.RUNS)) == 37
 
 
 @pytest.mark.parametrize("year", [1, 1970, 1971, 2020, 9000, 9999])
