@@ -42,8 +42,8 @@ def pause(*, as_json: bool, target: Target) -> None:
 @json_option
 @target_options
 def drain(*, timeout_seconds: int | None, as_json: bool, target: Target) -> int:
-    """Pause the queue and wait until nothing runs any more. What runs is not stopped: `stado
-    cancel` and `stado job pause` do that.
+    """Pause the queue and wait until nothing runs any more. What runs is not stopped; that is what
+    `stado cancel` and `stado job pause` do.
 
     The queue stays paused whatever becomes of the waiting: `stado queue resume` lets it go on.
     Exits with 0 once nothing runs, with 1 when something still does after --timeout, or when

@@ -43,6 +43,8 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
     assert [name for name in loaded if "//" in name] == []
     reference = (tmp_path / "site/docs/commands.html").read_text()
     assert [name for name in _shown_commands() if f"stado {name}" not in reference] == []
+    unread = [page.name for page in pages if re.search(r"<p>\.\. [a-z-]+::", page.read_text())]
+    assert unread == []
 
 
 def _shown_commands() -> set[str]:
