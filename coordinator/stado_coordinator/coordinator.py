@@ -38,11 +38,11 @@ class Coordinator:
         ledger_pace: Pace = PACE,
         version: str | None = None,
     ) -> None:
-        """`turned` is called by the main loop: after each tick, and now and then between two."""
+        """`turned` is called by the main loop: after each pass and each tick, and now and then
+        between two ticks."""
         self._repo = repo
         self._turned = turned
         self._leadership = Leadership(repo, holder=holder, version=version)
-        self._told = self._leadership.notes.note
         # A large submission that is finished shall not keep the reaper from its next look.
         self._passes = Passes(
             repo, by=holder, turn_seconds=repo.deployment.tick_seconds, told=self._told
@@ -90,6 +90,12 @@ class Coordinator:
             keep_rows(self._rest_rows, self._told)
             if self._deliveries is not None:
                 deliver(self._deliveries, self._told)
+
+    def _told(self, name: str, error: str | None) -> None:
+        """A pass is over. Each may take long, and all of them longer than a manager of services
+        waits for a sign of life: what hangs is the pass that does not come to its end."""
+        self._leadership.notes.note(name, error)
+        self._turned()
 
     def _leave(self) -> None:
         try:

@@ -10,7 +10,7 @@ import click
 from stado.cli import coordinator_views
 from stado.cli.context import json_option
 from stado.cli.services import Installed, find_installed, own_folder, scope_options
-from stado.errors import Refused, StadoError
+from stado.errors import Refused, StadoError, Unreadable
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ class _Sight(NamedTuple):
 
     text: str
     state: str | None = None
+    """`unreachable`: the store did not answer; `absent`: it knows none; `unreadable`: what it
+    holds says nothing."""
+    heard: bool = False
+    """Of an agent: whether it has reported in time."""
     jobs: tuple[str, ...] | None = None
     coordinator: CoordinatorSight | None = None
     now: datetime | None = None
@@ -40,7 +44,7 @@ class _Sight(NamedTuple):
 @json_option
 def agent_status(**options: Any) -> int:
     """Tell how an installed agent fares: as systemd sees it, its last lines, and what the store
-    knows of this host. Exits with 1 when it is not at work."""
+    knows of this host. Exits with 1 when it is not at work, or its store does not hear it."""
     from stado.services.service import Kind
 
     return _status(Kind.AGENT, **options)
@@ -62,7 +66,12 @@ def coordinator_status(
     from stado.services.service import Kind
 
     scoped = user or system or name is not None
-    if not any(target) or scoped:
+    if any(target) and scoped:
+        raise click.UsageError(
+            "--name, --user and --system mean a service that is installed here, which has its "
+            "store; leave them out to ask the store that you name"
+        )
+    if not any(target):
         try:
             return _status(Kind.COORDINATOR, user=user, system=system, name=name, as_json=as_json)
         except Refused as error:
@@ -170,10 +179,9 @@ def _status(kind: Kind, *, user: bool, system: bool, name: str | None, as_json: 
         _print_json(one, state, lines, here, sight)
     else:
         _show(one, state, lines, unread, unknown if here is None else _jobs_text(here), sight)
-    none_acts = kind is Kind.COORDINATOR and (
-        sight.coordinator is None or not sight.coordinator.alive
-    )
-    return 0 if state.active == "active" and not none_acts else 1
+    acts = sight.coordinator is not None and sight.coordinator.alive
+    works = sight.heard if kind is Kind.AGENT else acts
+    return 0 if state.active == "active" and works else 1
 
 
 def _jobs_here(one: Installed) -> tuple[list[str] | None, str]:
@@ -200,21 +208,22 @@ def _target(one: Installed) -> Target:
 def _of_agent(one: Installed) -> _Sight:
     from stado.cli.context import host_name, opened_repository
     from stado.cli.render import duration, plural
-    from stado.jobs.health import agents
+    from stado.jobs.health import find_agent
 
     consumer = one.stated.consumer or f"local@{host_name()}"
     try:
         with opened_repository(_target(one)) as repo:
-            sights = agents(repo)
+            sight = find_agent(repo, consumer)
+    except Unreadable as error:
+        return _Sight(f"the report of {consumer} says nothing: {error}", "unreadable")
     except StadoError as error:
-        return _Sight(f"it could not be asked about {consumer}: {error}")
-    sight = next((one for one in sights if one.capacity.consumer == consumer), None)
+        return _Sight(f"it could not be asked about {consumer}: {error}", "unreachable")
     if sight is None:
-        return _Sight(f"no agent {consumer} has reported lately")
+        return _Sight(f"no agent {consumer} has reported lately", "absent")
     jobs = tuple(job.job_id for job in sight.capacity.jobs)
     seen = duration(sight.age_seconds)
     text = f"{consumer} is {sight.word}, with {plural(len(jobs), 'job')}; heard {seen} ago"
-    return _Sight(text, sight.word, jobs)
+    return _Sight(text, sight.word, sight.alive, jobs)
 
 
 def _of_coordinator(one: Installed, state: UnitState) -> _Sight:
@@ -226,9 +235,10 @@ def _of_coordinator(one: Installed, state: UnitState) -> _Sight:
         with opened_repository(_target(one)) as repo:
             sight, now = find_coordinator(repo), repo.now()
     except StadoError as error:
-        return _Sight(f"it could not be asked: {error}")
+        word = "unreadable" if isinstance(error, Unreadable) else "unreachable"
+        return _Sight(f"it could not be asked: {error}", word)
     if sight is None:
-        return _Sight("no coordinator has worked there", now=now)
+        return _Sight("no coordinator has worked there", "absent", now=now)
     holder, seen = sight.lease.holder, duration(sight.age_seconds)
     if not sight.alive:
         text, word = f"no coordinator is at work: {holder}, last heard {seen} ago", "none"

@@ -148,6 +148,7 @@ def install_coordinator(ctx: click.Context, /, *, target: Target, **options: Any
 
 
 def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, Any]) -> int:
+    from stado.cli import render
     from stado.cli.context import own_account, service_host, service_manager
     from stado.services import installing
     from stado.services.service import Scope
@@ -172,9 +173,38 @@ def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, 
         installing.check_linger(own_account(), manager)
     plan = installing.plan(service, variables, host, manager_version=version)
     installing.check_program(service, host)
+    moved_from = _check_move(plan)
     done = installing.apply(plan, manager, host, start=not asked.no_start)
     _tell(plan, done, variables)
+    if moved_from is not None:
+        render.tell(f"{moved_from}, its folder until now, stays: `rm -r` removes it")
     return _follow_start(service, done.before) if done.started else 0
+
+
+def _check_move(plan: Plan) -> Path | None:
+    """The folder in which an agent has worked until now, where it is to work in another. Raises
+    `Refused` while jobs run there: the agent would not know them."""
+    from stado.cli.context import service_host
+    from stado.services.unit import read_unit
+
+    unit = plan.unit
+    before, after = (
+        None if text is None else read_unit(text) for text in (unit.present, unit.text)
+    )
+    if before is None or after is None or own_folder(before) == own_folder(after):
+        return None
+    folder = own_folder(before)
+    if folder is None:
+        return None
+    jobs = service_host().running_jobs(folder)
+    if jobs:
+        raise Refused(
+            "jobs_running",
+            f"{jobs_run(jobs)} in {folder}, and the agent would work in {own_folder(after)}, "
+            f"where it knows nothing of {'it' if len(jobs) == 1 else 'them'}: `stado hosts drain "
+            f"{_consumer(before)}`, and again once nothing runs here",
+        )
+    return folder if folder.is_dir() else None
 
 
 def scope_of(*, user: bool, system: bool) -> Scope:

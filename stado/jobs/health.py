@@ -119,6 +119,19 @@ def agents(repo: Repository) -> list[AgentSight]:
     return Fleet(repo).look()
 
 
+def find_agent(repo: Repository, consumer: str) -> AgentSight | None:
+    """One agent, by its name: two requests. None: it has not reported, or long ago. Raises
+    `Unreadable`."""
+    key, now = keys.capacity(consumer), repo.now()
+    found = repo.find(Capacity, key)
+    if found is None:
+        return None
+    try:
+        return AgentSight(found.value, _age_seconds(repo.store.head(key), now))
+    except NotFound:
+        return None
+
+
 class Fleet:
     """The agents, for whoever looks again and again: a report that has not changed is not read a
     second time."""

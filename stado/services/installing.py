@@ -35,6 +35,10 @@ class Plan:
     files: tuple[WantedFile, ...]
 
     @property
+    def unit(self) -> WantedFile:
+        return self.files[-1]
+
+    @property
     def differs(self) -> bool:
         return self.account is not None or any(file.differs for file in self.files)
 

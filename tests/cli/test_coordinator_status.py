@@ -94,3 +94,13 @@ def test_a_store_that_is_not_there_is_no_store_without_a_coordinator(
 def test_a_lease_of_an_earlier_program_tells_less(stado: Program, world: World) -> None:
     lead(world)
     assert "coordinator@box:7 acts; last heard" in stado.ok("coordinator", "status")
+
+
+def test_each_pass_of_a_tick_is_a_sign_of_life(world: World) -> None:
+    """R242: all together may take longer than the watchdog waits."""
+    signs: list[None] = []
+    coordinator = Coordinator(
+        world.repo, holder="coordinator@box:7", turned=lambda: signs.append(None)
+    )
+    coordinator.tick()
+    assert len(signs) == len(set(WHAT_PASSES_DO) - {"notify"})

@@ -231,6 +231,7 @@ def of_a_user() -> None:
     run("loginctl", "enable-linger", "ada")
     done = run(*install, user="ada")
     check("with linger it is installed", "runs (process" in done.stdout, both(done))
+    wait(lambda: run(*ada, "agent", "status", user="ada").returncode == 0)
     done = run(*ada, "agent", "status", user="ada")
     check("its status", done.returncode == 0 and "of the user" in done.stdout, both(done))
     print(done.stdout, flush=True)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stado.core import keys
 from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
-from tests.cli.conftest import PYTHON_PATH, World, make_world
+from tests.cli.conftest import PYTHON_PATH, World, make_world, report
 from tests.services.stand_in import SystemdStandIn
 
 UNIT = "stado-agent.service"
@@ -347,19 +348,54 @@ def world(host: Host) -> World:
 def test_status_tells_of_unit_process_log_and_store(host: Host, world: World) -> None:
     """R244"""
     host.ok("agent", "install", "--user", "--store", str(world.path))
-    shown = host.ok("agent", "status")
+    code, shown, _ = host("agent", "status")
+    assert code == 1
     for text in (f"{UNIT} of the user", "active (running)", "at work", "4711", "a line of the log"):
         assert text in shown
     assert "no agent local@" in shown
-    answer = json.loads(host.ok("agent", "status", "--json"))
+    answer = json.loads(host("agent", "status", "--json")[1])
     assert (answer["active"], answer["process"], answer["jobs_here"]) == ("active", 4711, [])
+    assert answer["in_store"]["state"] == "absent"
+
+
+def test_status_is_0_once_the_store_hears_the_agent(host: Host, world: World) -> None:
+    """R244: and what stands there unreadably is neither absent nor unreachable."""
+    host.ok("agent", "install", "--user", "--store", str(world.path))
+    name = host.own.name
+    report(world, name)
+    assert f"{name} is working" in host.ok("agent", "status")
+    world.repo.store.put(keys.capacity(name), b"[]")
+    code, out, _ = host("agent", "status", "--json")
+    assert code == 1
+    assert json.loads(out)["in_store"]["state"] == "unreadable"
+
+
+def test_status_says_that_the_folder_cannot_be_read(
+    host: Host, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R244: that is not "none". (A file where the notes were: root may read every folder.)"""
+    host.ok("agent", "install", "--user", "--store", str(world.path))
+    host.own.mkdir(parents=True)
+    (host.own / "supervisors").symlink_to("supervisors")
+    assert "which jobs run here is not known" in " ".join(host("agent", "status")[1].split())
+    assert json.loads(host("agent", "status", "--json")[1])["jobs_here"] is None
+
+
+def test_status_of_a_service_and_of_a_store_are_two_things(host: Host, world: World) -> None:
+    """R246"""
+    for words in (("--user",), ("--system",), ("--name", "other")):
+        told = host.refused("coordinator", "status", "--store", str(world.path), *words)
+        assert "--name, --user and --system mean a service" in " ".join(told.split())
 
 
 def test_status_of_a_store_that_is_not_there_says_that_nobody_knows(host: Host) -> None:
     """R244: it is no store without this host."""
     host.ok("agent", "install", "--user", "--store", str(host.home / "nowhere"))
-    shown = host.ok("agent", "status")
+    code, shown, _ = host("agent", "status")
+    assert code == 1
     assert "it could not be asked about local@" in shown
+    answer = json.loads(host("agent", "status", "--json")[1])
+    assert answer["in_store"]["state"] == "unreachable"
 
 
 def test_status_of_one_that_does_not_run_is_1(host: Host, world: World) -> None:
@@ -510,6 +546,22 @@ def test_jobs_that_run_are_not_left_without_a_word(host: Host) -> None:
     code, _, err = host("agent", "uninstall", "--leave-jobs")
     assert code == 0
     assert "1 job goes on to its end: abcdefghijklmnop" in err
+
+
+@pytest.mark.parametrize("option", ["--work-dir", "--consumer-id"])
+def test_an_agent_moves_to_no_other_folder_while_jobs_run(host: Host, option: str) -> None:
+    """R245: it would not know them."""
+    host.ok(*INSTALL)
+    write_note(host, started=LiveProcesses().own_identity().started)
+    words = (option, str(host.home / "other") if option == "--work-dir" else "local@other")
+    before = host.unit.read_text()
+    told = " ".join(host.refused(*INSTALL, *words).split())
+    assert f"1 job (abcdefghijklmnop) runs in {host.own}" in told
+    assert host.unit.read_text() == before
+    write_note(host, started=1)
+    code, _, err = host(*INSTALL, *words)
+    assert code == 0
+    assert f"{host.own}, its folder until now, stays" in " ".join(err.split())
 
 
 def test_a_note_of_a_supervisor_that_is_gone_holds_nobody(host: Host) -> None:
