@@ -47,8 +47,9 @@ LEASES_LATE = 2
 """What is later by so many leases was missed: another coordinator takes over sooner."""
 
 _RUN_ID = re.compile(
-    rf"({NAME_PATTERN.pattern})@(?:([0-9]{{8}}T[0-9]{{6}}Z)(-[a-z]{{6}})?|definition)"
+    rf"({NAME_PATTERN.pattern})@(?:([0-9]{{8}}T[0-9]{{6}}Z)(-[a-z]{{6}})?|definition-[0-9]{{1,20}})"
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RUN_TIME = "%Y%m%dT%H%M%SZ"
 
 Name = Annotated[str, msgspec.Meta(pattern=rf"\A{NAME_PATTERN.pattern}\Z")]
@@ -222,9 +223,12 @@ def asked_run_id(name: str, at: datetime, letters: str) -> str:
     return f"{fire_run_id(name, at)}-{letters}"
 
 
-def snapshot_holder(name: str) -> str:
-    """Under this name a schedule refers to the snapshot that its jobs take along; no run has it."""
-    return f"{name}@definition"
+def snapshot_holder(schedule: Schedule) -> str:
+    """Under this name a schedule refers to the snapshot that its jobs take along; no run has it,
+    and no other schedule of its name, so that who removes one takes nothing from the next. The
+    digits: when it was made, in microseconds."""
+    made_us = (schedule.created_at - _EPOCH) // timedelta(microseconds=1)
+    return f"{schedule.name}@definition-{made_us}"
 
 
 def parse_fire_run_id(run_id: str) -> tuple[str, datetime, bool] | None:

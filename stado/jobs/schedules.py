@@ -52,10 +52,9 @@ def create(repo: Repository, schedule: Schedule) -> Created:
     """Makes a schedule. The same again answers the one that is there.
 
     Refers to the snapshot that its jobs take along, then creates the document. A crash between
-    leaves a reference that the same command again takes up, or `remove` of a schedule of this name
-    removes. Raises `Refused` (`schedule_exists`) for another one of this name, (`schedule_never`)
-    where nothing would ever be due, (`schedule_too_large`, `schedule_invalid`),
-    (`snapshot_missing`)."""
+    leaves a reference of a schedule that is not there, which takes room. Raises `Refused`
+    (`schedule_exists`) for another one of this name, (`schedule_never`) where nothing would ever
+    be due, (`schedule_too_large`, `schedule_invalid`), (`snapshot_missing`)."""
     _check(schedule)
     now = repo.now()
     next_at = schedules.first_due(schedule, zone_named(schedule.zone), now)
@@ -80,7 +79,7 @@ def _written(repo: Repository, schedule: Schedule, removed: Stored[Schedule] | N
     """Whether it is there now, where there was none, or one that was removed; False: somebody else
     was faster."""
     if schedule.snapshot_digest is not None:
-        holder = schedules.snapshot_holder(schedule.name)
+        holder = schedules.snapshot_holder(schedule)
         snapshots.refer(repo, schedule.snapshot_digest, holder)
     if removed is not None:
         written = replaced(repo, removed, schedule) is not None
@@ -89,7 +88,7 @@ def _written(repo: Repository, schedule: Schedule, removed: Stored[Schedule] | N
     if written or schedule.snapshot_digest is None:
         return written
     there = repo.find(Schedule, schedule.own_key())
-    if there is None or there.value.snapshot_digest != schedule.snapshot_digest:
+    if there is None or there.value.created_at != schedule.created_at:
         _forget_snapshot(repo, schedule)
     return False
 
@@ -197,7 +196,7 @@ def remove(repo: Repository, name: str, *, by: str) -> Schedule:
 
 def _forget_snapshot(repo: Repository, schedule: Schedule) -> None:
     if schedule.snapshot_digest is not None:
-        holder = schedules.snapshot_holder(schedule.name)
+        holder = schedules.snapshot_holder(schedule)
         snapshots.drop_reference(repo, schedule.snapshot_digest, holder)
         snapshots.remove_unnamed(repo, schedule.snapshot_digest)
 

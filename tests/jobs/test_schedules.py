@@ -198,7 +198,7 @@ def test_of_two_that_act_at_once_one_decides(steps: int) -> None:
 
 def test_a_run_id_of_a_schedule_is_nobody_elses() -> None:
     world = World()
-    for name in (run_id(1), f"{run_id(1)}-abcdef", "nightly@definition"):
+    for name in (run_id(1), f"{run_id(1)}-abcdef", "nightly@definition-1767225600000000"):
         with pytest.raises(Refused, match="a schedule's submissions are named so") as refused:
             submit(
                 world.repo,
@@ -639,6 +639,42 @@ def test_a_schedule_keeps_the_files_that_its_jobs_take_along() -> None:
     assert not snapshots.may_be_used(world.repo, digest)
 
 
+@pytest.mark.parametrize("steps", range(14))
+def test_a_removal_takes_no_files_from_the_next_of_the_name(steps: int) -> None:
+    """At whatever request of the removal the same schedule is made anew."""
+    world = World()
+    digest = kept_snapshot(world)
+    spec = Spec(command="", snapshot=Snapshot(digest=digest, files=1, bytes=1))
+    made(world, spec=spec)
+    world.clock.sleep(1)
+    slow = Actor(world.store, lambda store: remove(world.repo_over(store), "nightly", by="bob"))
+    slow.step(steps)
+    is_anew = not list_schedules(world.repo, limit=1).rows
+    if is_anew:
+        with contextlib.suppress(Refused):  # once the files are gone
+            made(world, spec=spec)
+    slow.finish()
+    assert slow.error is None
+    there = list_schedules(world.repo, limit=1).rows
+    assert snapshots.may_be_used(world.repo, digest) is bool(there)
+    assert snapshots.is_named(world.repo, digest) or not there
+
+
+def test_of_two_that_make_it_at_once_the_loser_leaves_no_reference() -> None:
+    world = World()
+    digest = kept_snapshot(world)
+    spec = Spec(command="", snapshot=Snapshot(digest=digest, files=1, bytes=1))
+    definition = made(world, "other", spec=spec).evolve(name="nightly")
+    slow = Actor(world.store, lambda store: create(world.repo_over(store), definition))
+    while slow.pending_key != keys.schedule("nightly") or slow.pending is not Operation.CREATE:
+        assert slow.step()
+    world.clock.sleep(1)
+    made(world, spec=spec)
+    slow.finish()
+    assert slow.error is None
+    assert len(world.names(keys.snapshot_references(digest))) == 2
+
+
 def test_a_removed_schedule_does_not_come_back_by_a_create_that_was_long_on_its_way() -> None:
     """R220: its document stays for a day; its name can be used again at once."""
     world = World()
@@ -743,7 +779,8 @@ def test_a_submission_that_cannot_be_is_told_and_the_next_goes_on(
     world = World()
     digest = kept_snapshot(world)
     made(world, spec=Spec(command="", snapshot=Snapshot(digest=digest, files=1, bytes=1)))
-    snapshots.drop_reference(world.repo, digest, "nightly@definition")
+    for key in world.names(keys.snapshot_references(digest)):
+        world.store.delete(key, None)
     snapshots.remove_unnamed(world.repo, digest)
     to_minute(world, 1)
     fire(world)
