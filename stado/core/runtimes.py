@@ -4,6 +4,7 @@ else. What neither says is not known, and is never guessed. Pure.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -144,15 +145,20 @@ CPU_HARDWARE = "cpu"
 # --- what was measured --------------------------------------------------------------------
 
 
-def with_uses(known: Iterable[Measured], uses: Iterable[Use], *, from_ms: int) -> list[Measured]:
-    """What is known after `uses` were read: all those that ended at `from_ms` or later. What was
-    known of these is replaced, so that nothing counts twice however often it is read."""
+def with_uses(
+    known: Iterable[Measured], uses: Iterable[Use], *, from_ms: int, until_ms: float = math.inf
+) -> list[Measured]:
+    """What is known after `uses` were read: all those that ended at `from_ms` or later, and before
+    `until_ms`. What was known of these is replaced, so that nothing counts twice however often it
+    is read."""
     runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for one in known:
         pairs = zip(one.ended_ms, one.seconds, strict=True)
-        runs[one.model, one.hardware] = [pair for pair in pairs if pair[0] < from_ms]
+        runs[one.model, one.hardware] = [
+            pair for pair in pairs if not from_ms <= pair[0] < until_ms
+        ]
     for use in uses:
-        if use.whole and use.model and use.hardware and use.ended_ms >= from_ms:
+        if use.whole and use.model and use.hardware and from_ms <= use.ended_ms < until_ms:
             seconds = min(max(1, round(use.wall_ms / 1000)), RUNTIME_SECONDS_MAX)
             runs.setdefault((use.model, use.hardware), []).append((use.ended_ms, seconds))
     measured = [_kept(*group, pairs) for group, pairs in runs.items() if pairs]

@@ -7,6 +7,8 @@ gone or spoilt is made anew from the last week.
 
 from __future__ import annotations
 
+import math
+
 from stado.core import keys
 from stado.core.hints import Estimates
 from stado.core.runtimes import RunTimes, with_uses
@@ -45,6 +47,9 @@ class Measuring:
         self._ledger = ledger or Ledger(repo)
         self._document = Derived(repo, Estimates, keys.ESTIMATES)
         self._read_to_ms = 0
+        """The place: it never falls."""
+        self._left_from_ms: int | None = None
+        """Where a look goes on that has not come to its end; None: the next one is a new one."""
         self._due_at = float("-inf")
         self.times = RunTimes()
         """What is known after the last turn."""
@@ -60,14 +65,17 @@ class Measuring:
     def _turn(self) -> bool:
         """Whether there is more to read at once."""
         known, now_ms = self._document.get(), self._repo.now_ms()
-        read_to_ms = max(self._read_to_ms, 0 if known is None else known.read_to_ms)
-        from_ms = min(max(read_to_ms, now_ms - _BACK_MS), now_ms) - _AGAIN_MS
-        uses, upto_ms, behind = self._read(max(0, from_ms), now_ms)
-        self._note(known, uses, from_ms, upto_ms)
-        return behind
+        self._read_to_ms = max(self._read_to_ms, 0 if known is None else known.read_to_ms)
+        from_ms = self._left_from_ms
+        if from_ms is None:  # only here: a look that began anew at each turn might never end
+            from_ms = min(max(self._read_to_ms, now_ms - _BACK_MS), now_ms) - _AGAIN_MS
+        from_ms = max(0, from_ms)
+        uses, self._left_from_ms = self._read(from_ms)
+        self._note(known, uses, from_ms, now_ms)
+        return self._left_from_ms is not None
 
-    def _read(self, from_ms: int, now_ms: int) -> tuple[list[Use], int, bool]:
-        """What has ended since, up to when, and whether there is more."""
+    def _read(self, from_ms: int) -> tuple[list[Use], int | None]:
+        """What has ended since, and from when on there is more."""
         found = read_uses(
             self._ledger,
             self._repo,
@@ -76,17 +84,19 @@ class Measuring:
             names_max=NAMES_AT_A_TURN,
         )
         upto_ms = found.left_from_ms
-        uses = [use for use in found.uses() if use.ended_ms >= from_ms]
-        if upto_ms is None:
-            return uses, now_ms, False
-        return [use for use in uses if use.ended_ms < upto_ms], upto_ms, True
+        if upto_ms is not None:  # so much in one millisecond: enough of it for a median
+            upto_ms = max(upto_ms, from_ms + 1)
+        until_ms = math.inf if upto_ms is None else upto_ms
+        return [use for use in found.uses() if from_ms <= use.ended_ms < until_ms], upto_ms
 
-    def _note(
-        self, known: Estimates | None, uses: list[Use], from_ms: int, read_to_ms: int
-    ) -> None:
+    def _note(self, known: Estimates | None, uses: list[Use], from_ms: int, now_ms: int) -> None:
+        upto_ms = self._left_from_ms
         before = [] if known is None else known.measured
-        measured = with_uses(before, uses, from_ms=from_ms)
-        self._read_to_ms = read_to_ms
+        until_ms = math.inf if upto_ms is None else upto_ms
+        measured = with_uses(before, uses, from_ms=from_ms, until_ms=until_ms)
+        reached_ms = now_ms if upto_ms is None else min(upto_ms, now_ms)
+        self._read_to_ms = max(self._read_to_ms, reached_ms)
+        read_to_ms = self._read_to_ms
         place_ms = known.read_to_ms if known is not None else 0 if uses else read_to_ms
         if measured != before or read_to_ms - place_ms >= _REMEMBER_PLACE_MS:
             known = Estimates(
@@ -95,6 +105,6 @@ class Measuring:
                 read_to_ms=read_to_ms,
                 measured=measured,
             )
-            if not self._document.write(known):
-                self._read_to_ms = 0
+            if not self._document.write(known):  # what it said before is not in what stands
+                self._read_to_ms, self._left_from_ms = 0, None
         self.times = RunTimes(known)

@@ -100,7 +100,9 @@ def test_what_ended_is_counted_once_however_often_it_is_read() -> None:
     assert first == with_uses(first, [USE], from_ms=500_000)
     assert first[0].seconds == [90]
     later = replace(USE, ended_ms=2_000_000, wall_ms=10_000)
-    assert with_uses(first, [later], from_ms=1_500_000)[0].seconds == [90, 10]
+    both = with_uses(first, [later], from_ms=1_500_000)
+    assert both[0].seconds == [90, 10]
+    assert with_uses(both, [USE], from_ms=500_000, until_ms=1_500_000) == both
 
 
 def test_only_whole_runs_of_a_named_model_count() -> None:

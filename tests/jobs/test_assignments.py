@@ -305,3 +305,30 @@ def test_history_is_not_read_through(world: World) -> None:
     measuring.turn_when_due()
     assert counting.snapshot().of() < first + 15
     assert measuring.times.of(Spec(command="", model="resnet"), "cpu") == RunTime(5, runs=50)
+
+
+@pytest.mark.parametrize("gap_ms", [0, 1, 50])
+def test_very_many_ends_within_minutes_are_passed_by(world: World, gap_ms: int) -> None:
+    """R160: a look that several turns make comes to its end, and its place never falls."""
+    now_ms = milliseconds(world.repo.now())
+    base = Use("abcdefghijklmnop", 1, "ada", None, ended_ms=now_ms, wall_ms=5000)
+    base = replace(base, whole=True, model="resnet", hardware="cpu")
+    for number in range(10_500):
+        use = replace(base, epoch=number + 1, ended_ms=now_ms + gap_ms * number)
+        world.store.create(use_key(use), b"")
+    world.clock.sleep(530)
+    late = replace(base, epoch=1, ended_ms=milliseconds(world.repo.now()), model="late")
+    world.store.create(use_key(late), b"")
+    measuring = Measuring(world.repo)
+    places = []
+    for _ in range(8):
+        measuring.turn_when_due()
+        known = read_estimates(world.repo)
+        places.append(0 if known is None else known.read_to_ms)
+        world.clock.sleep(61)
+    assert measuring.times.of(Spec(command="", model="late"), "cpu") == RunTime(5, runs=1)
+    assert places == sorted(places)
+    other = Measuring(world.repo)
+    for _ in range(4):
+        other.turn_when_due()
+    assert other.times.of(Spec(command="", model="late"), "cpu") == RunTime(5, runs=1)
