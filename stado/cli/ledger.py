@@ -41,19 +41,26 @@ def show(*, as_json: bool, target: Target) -> None:
 
 
 @click.command()
+@click.option(
+    "--drop-unreadable",
+    is_flag=True,
+    help="Delete segments that nobody can read; without it they stay.",
+)
 @json_option
 @target_options
-def rebuild(*, as_json: bool, target: Target) -> None:
+def rebuild(*, drop_unreadable: bool, as_json: bool, target: Target) -> None:
     """Make the ledger anew from the verdicts of all jobs.
 
     For a ledger that is spoilt or gone. It reads every submission and every verdict, which takes a
-    while, and drops nothing that can still be read. Jobs may run meanwhile.
+    while, and drops nothing that can still be read. Segments that cannot be read stay unless
+    --drop-unreadable is given. Where a newer stado wrote one it refuses, and changes nothing. Jobs
+    may run meanwhile.
     """
     from stado.cli import render
     from stado.jobs.ledger_rebuild import Rebuild
 
     with opened_repository(target) as repo:
-        report = Rebuild(repo, by=user_name()).run()
+        report = Rebuild(repo, by=user_name(), drop_unreadable=drop_unreadable).run()
     if as_json:
         render.print_json(
             {
@@ -63,6 +70,8 @@ def rebuild(*, as_json: bool, target: Target) -> None:
                 "kept": report.kept,
                 "segments": report.segments,
                 "unreadable": report.unreadable,
+                "left": report.left,
+                "removed": report.removed,
             }
         )
         return
@@ -71,4 +80,9 @@ def rebuild(*, as_json: bool, target: Target) -> None:
         f"{report.found:,} that it did not have, {report.kept:,} whose verdicts are gone"
     )
     for key in report.unreadable:
-        render.tell(f"{key} could not be read")
+        fate = ""
+        if key in report.removed:
+            fate = ", and was deleted"
+        elif key in report.left:
+            fate = ", and stays: with --drop-unreadable it is deleted"
+        render.tell(f"{key} could not be read{fate}")

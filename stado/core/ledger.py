@@ -8,6 +8,7 @@ once.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
@@ -16,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from stado.core import keys
-from stado.core.documents import Count, Document, Instant, Part
+from stado.core.documents import Count, Document, Epoch, Instant, Part
 from stado.core.records import Line, Milliseconds
 from stado.core.states import Verdict
 from stado.core.usage import Use
@@ -30,7 +31,8 @@ _SCHEMA = 1
 _PLAIN_BYTES_MAX = 1 << 26
 """Of a segment that is unpacked: ten times what the largest has."""
 
-SegmentName = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{13}-[a-z0-9]{1,64}\Z")]
+_NAME = r"\A[0-9]{13}-[a-z0-9]{1,64}\Z"
+SegmentName = Annotated[str, msgspec.Meta(pattern=_NAME)]
 
 
 class SegmentRef(Part, frozen=True, kw_only=True):
@@ -67,13 +69,13 @@ class LedgerIndex(Document, frozen=True, kw_only=True):
 
 _Row = tuple[
     str,
-    int,
+    Epoch,
     str,
     str | None,
-    int,
-    int,
-    int,
-    int,
+    Milliseconds,
+    Milliseconds,
+    Count,
+    Count,
     bool,
     bool,
     str | None,
@@ -81,21 +83,31 @@ _Row = tuple[
     Verdict | None,
     str | None,
     str | None,
-    int | None,
-    int | None,
-    int | None,
+    Count | None,
+    Count | None,
+    Count | None,
 ]
-"""The fields of a use, in their order."""
+"""The fields of a use, in their order. A moment that the index could not name makes its segment
+unreadable: else it would spoil the index once that segment is written anew."""
 
 
 class _Segment(msgspec.Struct):
     schema: int
-    rows: list[_Row]
+    rows: msgspec.Raw
+
+
+class NewerSegment(Unreadable):
+    """A newer program wrote it: nothing is wrong with it, and nobody may drop it."""
 
 
 def in_order(uses: Iterable[Use]) -> list[Use]:
     """By the end: the order in a segment."""
     return sorted(uses, key=lambda use: (use.ended_ms, use.job_id, use.epoch))
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether an index can name it: 13 digits of the first end, and a token."""
+    return re.match(_NAME, name) is not None
 
 
 def segment_of(uses: Sequence[Use], *, token: str) -> SegmentRef:
@@ -113,7 +125,8 @@ def encode_segment(uses: Iterable[Use]) -> bytes:
 
 
 def decode_segment(name: str, data: bytes) -> list[Use]:
-    """Raises `Unreadable`."""
+    """Raises `NewerSegment` for a schema that we do not know, whatever its rows are; else
+    `Unreadable`."""
     key = keys.ledger_segment(name)
     unpacking = zlib.decompressobj()
     try:
@@ -124,13 +137,16 @@ def decode_segment(name: str, data: bytes) -> list[Use]:
         raise Unreadable(key, "it is cut off, or larger than a segment can be")
     try:
         segment = msgspec.json.decode(plain, type=_Segment)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if segment.schema > _SCHEMA:
+            raise NewerSegment(
+                key,
+                f"it has schema {segment.schema} and this stado knows up to {_SCHEMA}: "
+                "upgrade stado",
+            )
+        rows = msgspec.json.decode(segment.rows, type=list[_Row])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(key, f"it is no segment: {error}") from None
-    if segment.schema > _SCHEMA:
-        raise Unreadable(
-            key, f"it has schema {segment.schema} and this stado knows up to {_SCHEMA}: upgrade"
-        )
-    return [Use(*row) for row in segment.rows]
+    return [Use(*row) for row in rows]
 
 
 def open_segment(index: LedgerIndex | None, *, more: int, rows_max: int) -> SegmentRef | None:

@@ -38,10 +38,20 @@ class RestRow:
     """Of a train job: its policy."""
 
 
+_Row = tuple[str, str, msgspec.Raw, msgspec.Raw]
+"""Key, version, record, policy or null."""
+
+
 class _Rows(msgspec.Struct):
     schema: int
-    rows: list[tuple[str, str, msgspec.Raw, msgspec.Raw]]
-    """Key, version, record, policy or null."""
+    rows: list[_Row]
+
+
+class _Packed(msgspec.Struct):
+    """The same before anything is said of its rows: those of a newer schema are others."""
+
+    schema: int
+    rows: msgspec.Raw
 
 
 def encode_rows(rows: Iterable[RestRow]) -> bytes:
@@ -63,14 +73,18 @@ def decode_rows(data: bytes) -> dict[str, RestRow]:
     unpacking = zlib.decompressobj()
     try:
         plain = unpacking.decompress(data, _PLAIN_BYTES_MAX)
-        found = msgspec.json.decode(plain, type=_Rows)
-    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = msgspec.json.decode(plain, type=_Packed)
+        if found.schema > _SCHEMA:
+            raise Unreadable(
+                keys.REST_ROWS,
+                f"it has schema {found.schema} and this stado knows up to {_SCHEMA}: upgrade stado",
+            )
+        rows = msgspec.json.decode(found.rows, type=list[_Row])
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(keys.REST_ROWS, f"it has no rows: {error}") from None
-    if found.schema > _SCHEMA:
-        raise Unreadable(keys.REST_ROWS, f"it has schema {found.schema}, and we know {_SCHEMA}")
     return {
         key: RestRow(key, version, bytes(record), _given(seal))
-        for key, version, record, seal in found.rows
+        for key, version, record, seal in rows
     }
 
 

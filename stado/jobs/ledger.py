@@ -49,6 +49,12 @@ _TOKEN_LETTERS = 16
 _ROUNDS_MAX = 5
 """A reader begins anew when a segment was written anew meanwhile: once an hour, or less often."""
 
+_GONE = "segments that it names are gone: `stado ledger rebuild`"
+_FULL = (
+    f"it names {SEGMENTS_MAX} segments, as many as it can, and names wait in {keys.USAGE}: "
+    "`stado ledger rebuild` makes fewer, fuller ones"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -58,6 +64,7 @@ class Pace:
     leases_max: float = 30.0
     """Or where the oldest name is older than so many leases: an hour by default."""
     pages_max: int = 5
+    page_size: int = LIST_LIMIT_MAX
     segment_rows_max: int = SEGMENT_ROWS_MAX
     sweep_leases: float = 30.0
     """Between two looks for segments that nobody names, and how old those are that go."""
@@ -92,8 +99,10 @@ class Ledger:
         return self._index
 
     def write_index(self, index: LedgerIndex, before: Stored[LedgerIndex] | None) -> None:
-        """In the place of `before`. Raises `Conflict` where somebody else was first."""
+        """In the place of `before`. Raises `Conflict` where somebody else was first, `Unreadable`
+        for one that nobody could read again: that is not written."""
         data = index.encode()
+        decode(LedgerIndex, keys.LEDGER, data)
         if before is None:
             version = self._repo.create(keys.LEDGER, index)
             if version is None:
@@ -157,10 +166,10 @@ class LedgerRead:
         seen = {use.name for use in self.tail}
         yield from self.tail
         for rows in self.segments:
-            if seen:
-                yield from (use for use in rows if use.name not in seen)
-            else:
-                yield from rows
+            for use in rows:
+                if use.name not in seen:
+                    seen.add(use.name)
+                    yield use
 
 
 def read_uses(
@@ -192,7 +201,7 @@ def read_uses(
         unreadable = [each.key for each in found if isinstance(each, Unreadable)]
         segments = [each for each in found if not isinstance(each, Unreadable)]
         return LedgerRead(list(tail.values()), segments, unreadable, left_from_ms)
-    raise Unavailable(keys.LEDGER, "segments that it names are gone: `stado ledger rebuild`")
+    raise Unavailable(keys.LEDGER, _GONE)
 
 
 def _named(entries: Iterable[Entry]) -> dict[tuple[str, int], Use]:
@@ -263,9 +272,6 @@ class CompactionReport:
     """Whether there is more to do at once."""
 
 
-_NOTHING = CompactionReport()
-
-
 class Compaction:
     """The pass. Keep it between ticks. Any number may run at once: the index decides."""
 
@@ -277,6 +283,9 @@ class Compaction:
         self._ledger = ledger or Ledger(repo)
         self._pace = pace
         self._sweep_at = float("-inf")
+        self._after = ""
+        """The key that the next turn lists from: what was looked at before it, and is still
+        there, may not be taken for now. From the beginning again once the end was reached."""
 
     def turns(self, seconds: float) -> CompactionReport:
         """Turns until there is nothing to take, for so long at most: what is left, the next call
@@ -291,18 +300,21 @@ class Compaction:
 
     def turn(self) -> CompactionReport:
         """Requests where there is little: a listing. Else pages of names, five at most; the
-        index; up to 20 segments; a create, a replace, and a delete for each name, 5,000 at most."""
+        index; up to 20 segments; a create, a replace, and a delete for each name, 5,000 at most.
+        Raises `Unavailable` where the index has no room, or names segments that are gone."""
         self._sweep_when_due()
         entries, more = self._listed()
         uses = self._understood(entries)
         if not uses or not self._is_due(len(uses), min(use.ended_ms for use in uses.values())):
-            return _NOTHING
+            return self._went_on(entries[-1] if more else None)
         stored = self._ledger.index()
         index = None if stored is None else stored.value
         try:
-            looked_at, held = self._held(index, uses)
-        except NotFound:  # somebody wrote the index and a segment anew
-            return CompactionReport(behind=True)
+            looked_at, held, left = self._held(index, uses)
+        except NotFound:
+            if self._ledger.index() is stored:
+                raise Unavailable(keys.LEDGER, _GONE) from None
+            return CompactionReport(behind=True)  # somebody wrote it and a segment anew
         chosen = {key: uses[key] for key in looked_at}
         fresh: dict[tuple[str, int], Use] = {}
         for use in chosen.values():
@@ -311,15 +323,20 @@ class Compaction:
         if fresh and not self._take(stored, list(fresh.values())):
             return CompactionReport(behind=True)
         self._repo.tasks.map(self._forget, list(chosen), limit=PARALLEL_REQUESTS)
-        behind = bool(chosen) and (more or len(chosen) < len(uses))
-        return CompactionReport(len(fresh), len(chosen), behind)
+        return self._went_on(left or (entries[-1] if more else None), len(fresh), len(chosen))
+
+    def _went_on(self, after: str | None, taken: int = 0, deleted: int = 0) -> CompactionReport:
+        """`after`: up to where names were looked at; None: to the end."""
+        self._after = after or ""
+        return CompactionReport(taken, deleted, behind=after is not None)
 
     def _listed(self) -> tuple[list[str], bool]:
         found: list[str] = []
         for _ in range(self._pace.pages_max):
-            page = self._repo.store.list(keys.USAGE, start_after=found[-1] if found else "")
+            after = found[-1] if found else self._after
+            page = self._repo.store.list(keys.USAGE, start_after=after, limit=self._pace.page_size)
             found += [entry.key for entry in page]
-            if len(page) < LIST_LIMIT_MAX:
+            if len(page) < self._pace.page_size:
                 return found, False
         return found, True
 
@@ -339,8 +356,9 @@ class Compaction:
 
     def _held(
         self, index: LedgerIndex | None, uses: dict[str, Use]
-    ) -> tuple[list[str], set[tuple[str, int]]]:
-        """The keys of which we know whether a segment has them, and the epochs that one has."""
+    ) -> tuple[list[str], set[tuple[str, int]], str | None]:
+        """The keys of which we know whether a segment has them, the epochs that one has, and the
+        last key that was looked at; None: all of them were."""
         refs = [] if index is None else index.segments
         looked_into: dict[str, SegmentRef] = {}
         chosen: list[str] = []
@@ -361,23 +379,21 @@ class Compaction:
             else:
                 held.update(use.name for use in each)
         clear = [key for key in chosen if not _is_over(dark, uses[key])]
-        return clear, held
+        return clear, held, chosen[-1] if len(chosen) < len(uses) else None
 
     def _take(self, stored: Stored[LedgerIndex] | None, fresh: list[Use]) -> bool:
         """Whether a segment that the index names has them now."""
         index = None if stored is None else stored.value
-        if index is not None and len(index.segments) >= SEGMENTS_MAX:
-            log.error("event=ledger_full segments=%d", len(index.segments))
-            return False
         last = open_segment(index, more=len(fresh), rows_max=self._pace.segment_rows_max)
         before = self._read_again(last)
+        replaced = last if before is not None else None
+        kept = [] if index is None else [each for each in index.segments if each is not replaced]
+        if len(kept) >= SEGMENTS_MAX:
+            raise Unavailable(keys.LEDGER, _FULL)
         rows = in_order([*fresh, *(before or ())])
         ref = segment_of(rows, token=self._repo.entropy.letters(_TOKEN_LETTERS))
         key = keys.ledger_segment(ref.name)
         self._repo.store.create(key, encode_segment(rows))
-        kept = [] if index is None else index.segments
-        replaced = last if before is not None else None
-        kept = [each for each in kept if each is not replaced]
         try:
             self._write(stored, [*kept, ref])
         except Conflict:

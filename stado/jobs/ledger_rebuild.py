@@ -1,30 +1,34 @@
 """The ledger, made anew from the verdicts: for one whose segments or index are gone or spoilt.
 
-Nothing that can still be read is given up: what a segment tells of an epoch whose verdict cannot be
-found stays. New segments are created first, then the index is replaced by version; a crash before
-that leaves segments that nobody names, which the coordinator's sweep deletes.
+Nothing is given up that somebody can still read: what a segment tells of an epoch whose verdict
+cannot be found stays, so does a segment that cannot be read unless its loss is asked for, and where
+a newer program wrote one, nothing is done at all. New segments are created first, then the index is
+replaced by version; a crash before that leaves segments that nobody names, which the coordinator's
+sweep deletes.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stado.core import keys
 from stado.core.ids import job_ids
 from stado.core.ledger import (
     SEGMENT_ROWS_MAX,
     LedgerIndex,
+    NewerSegment,
     SegmentRef,
     decode_segment,
     encode_segment,
     in_order,
+    is_segment_name,
     segment_of,
 )
 from stado.core.records import RunRecord
 from stado.core.usage import Use, use_of
-from stado.errors import Conflict, NotFound, Unreadable
+from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs.ledger import Ledger, next_index
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
 from stado.storage.port import walk
@@ -51,48 +55,72 @@ class RebuildReport:
     segments: int
     unreadable: list[str]
     """Keys of what could not be read."""
+    left: list[str]
+    """Of these, segments that stay where they are: the index goes on to name them."""
+    removed: list[str]
+    """Of these, segments that were deleted, as was asked for."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the segments are that are there."""
+
+    uses: dict[_Name, Use] = field(default_factory=dict)
+    readable: list[str] = field(default_factory=list)
+    spoilt: list[str] = field(default_factory=list)
+    """Names of segments."""
 
 
 class Rebuild:
     """One command's work."""
 
-    def __init__(self, repo: Repository, *, by: str) -> None:
+    def __init__(self, repo: Repository, *, by: str, drop_unreadable: bool = False) -> None:
+        """`drop_unreadable`: segments that nobody can read are deleted."""
         self._repo = repo
         self._by = by
+        self._drops = drop_unreadable
         self._ledger = Ledger(repo)
         self._unreadable: list[str] = []
 
     def run(self, tell: Callable[[int], None] = lambda _: None) -> RebuildReport:
         """Requests: a read for each submission, a listing for each job, a read for each ended
         epoch, and a few for the segments. `tell` gets how many jobs were looked at. Raises
-        `Conflict` where others write the index all the time."""
+        `Conflict` where others write the index all the time, `Refused` before anything is
+        changed where a newer program wrote a segment."""
+        self._found()
         uses: dict[_Name, Use] = {}
         jobs = 0
         names = self._job_ids()
         while chunk := list(itertools.islice(names, _CHUNK)):
-            for found in self._repo.tasks.map(self._uses_of, chunk, limit=PARALLEL_REQUESTS):
-                uses.update((use.name, use) for use in found)
+            for ended in self._repo.tasks.map(self._uses_of, chunk, limit=PARALLEL_REQUESTS):
+                uses.update((use.name, use) for use in ended)
             jobs += len(chunk)
             tell(jobs)
         for _ in range(_ROUNDS_MAX):
             stored = self._index()
-            old = [
-                entry.key.rpartition("/")[2]
-                for entry in walk(self._repo.store, keys.LEDGER_SEGMENTS)
-            ]
-            before = self._rows(old)
-            kept = {name: use for name, use in before.items() if name not in uses}
+            found = self._found()
+            kept = {name: use for name, use in found.uses.items() if name not in uses}
             rows = in_order([*uses.values(), *kept.values()])
+            left = [] if self._drops else _left(stored, found.spoilt)
             refs = [self._written(part) for part in _parts(rows)]
+            following = next_index(self._repo, stored, [*left, *refs], by=self._by)
             try:
-                self._ledger.write_index(next_index(self._repo, stored, refs, by=self._by), stored)
+                self._ledger.write_index(following, stored)
             except Conflict:  # something was compacted meanwhile: that stays, too
                 self._delete([ref.name for ref in refs])
                 continue
-            self._delete(old)
-            new = len(rows) - len(before)
-            unreadable = sorted(set(self._unreadable))
-            return RebuildReport(jobs, len(rows), new, len(kept), len(refs), unreadable)
+            removed = found.spoilt if self._drops else []
+            self._delete([*found.readable, *removed])
+            return RebuildReport(
+                jobs,
+                len(rows),
+                len(rows) - len(found.uses),
+                len(kept),
+                len(refs),
+                unreadable=sorted(set(self._unreadable)),
+                left=sorted(keys.ledger_segment(ref.name) for ref in left),
+                removed=sorted(map(keys.ledger_segment, removed)),
+            )
         raise Conflict(keys.LEDGER)
 
     def _job_ids(self) -> Iterator[str]:
@@ -138,20 +166,25 @@ class Rebuild:
         empty = LedgerIndex(counter=self._repo.now_ms(), at=self._repo.now(), by=self._by)
         return Stored(empty, version)
 
-    def _rows(self, names: list[str]) -> dict[_Name, Use]:
+    def _found(self) -> _Found:
         """Of all segments that are there, whether the index names them or not: each tells of
         epochs that have ended."""
-        uses: dict[_Name, Use] = {}
-        for name in names:
+        found = _Found()
+        for entry in walk(self._repo.store, keys.LEDGER_SEGMENTS):
+            name = entry.key.rpartition("/")[2]
             try:
-                rows = decode_segment(name, self._repo.store.get(keys.ledger_segment(name)).data)
+                rows = decode_segment(name, self._repo.store.get(entry.key).data)
             except NotFound:
                 continue
+            except NewerSegment as error:
+                raise Refused("newer_segment", f"{error}; nothing was changed") from None
             except Unreadable as error:
                 self._unreadable.append(error.key)
+                found.spoilt.append(name)
                 continue
-            uses.update((use.name, use) for use in rows)
-        return uses
+            found.readable.append(name)
+            found.uses.update((use.name, use) for use in rows)
+        return found
 
     def _written(self, rows: list[Use]) -> SegmentRef:
         ref = segment_of(rows, token=self._repo.entropy.letters(_TOKEN_LETTERS))
@@ -164,6 +197,19 @@ class Rebuild:
             names,
             limit=PARALLEL_REQUESTS,
         )
+
+
+def _left(stored: Stored[LedgerIndex] | None, spoilt: list[str]) -> list[SegmentRef]:
+    """Segments that cannot be read, as the index goes on to name them: what it does not name, the
+    sweep deletes, and should where it was not named before. Where there is no index, or none that
+    can be read, nobody knows: each of them stays by what its name says."""
+    if stored is not None and stored.value.segments:
+        return [ref for ref in stored.value.segments if ref.name in spoilt]
+    return [
+        SegmentRef(name=name, rows=0, first_ms=int(name[:13]), last_ms=int(name[:13]))
+        for name in spoilt
+        if is_segment_name(name)
+    ]
 
 
 def _parts(rows: list[Use]) -> Iterator[list[Use]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from stado.core import keys
 from stado.jobs.ledger import Compaction, Pace
 from stado.storage.port import walk
@@ -55,9 +57,27 @@ def test_a_spoilt_segment_is_told_and_made_anew(stado: Program, world: World) ->
     assert result.stdout == (
         "1 epoch in 1 segment: 1 that it did not have, 0 whose verdicts are gone\n"
     )
-    assert f"{entry.key} could not be read" in result.stderr
+    assert f"{entry.key} could not be read, and stays: with --drop-unreadable" in result.stderr
     assert stado.json("usage")["total"]["wall_seconds"] == 7200
-    assert stado.json("ledger", "rebuild")["found"] == 0
+    fields = stado.json("ledger", "rebuild")
+    assert (fields["found"], fields["left"], fields["removed"]) == (0, [entry.key], [])
+    result = stado("ledger", "rebuild", "--drop-unreadable")
+    assert f"{entry.key} could not be read, and was deleted" in result.stderr
+    assert stado.json("usage")["unreadable_segments"] == []
+    assert stado.json("ledger", "rebuild", "--drop-unreadable")["removed"] == []
+
+
+def test_what_a_newer_program_wrote_is_not_made_anew(stado: Program, world: World) -> None:
+    """R223"""
+    note(world, 1, hours=1)
+    compact(world)
+    (entry,) = walk(world.repo.store, keys.LEDGER_SEGMENTS)
+    newer = zlib.compress(b'{"schema": 2, "rows": {}}')
+    world.repo.store.put(entry.key, newer)
+    result = stado("ledger", "rebuild", "--drop-unreadable")
+    assert result.exit_code != 0
+    assert "it has schema 2 and this stado knows up to 1: upgrade stado" in result.stderr
+    assert world.repo.store.get(entry.key).data == newer
 
 
 def test_an_index_that_cannot_be_read_is_no_empty_one(stado: Program, world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from stado.core import keys
 from stado.core.rest_rows import decode_rows, encode_rows
 from stado.core.spec import Spec
 from stado.core.states import JobType, State, Verdict
+from stado.errors import Unreadable
 from stado.jobs.changes import retry
 from stado.jobs.deletion import delete
 from stado.jobs.listings import Listing, matching, newest
@@ -116,6 +118,12 @@ def test_a_row_that_says_something_else_than_its_key_is_not_shown(world: World) 
         row.job_id for row in listing.rows
     ]
     assert len(listing.rows) == 4
+
+
+def test_rows_of_a_newer_schema_are_told_as_such_whatever_they_are() -> None:
+    data = zlib.compress(b'{"schema": 2, "rows": {"by": "column"}}')
+    with pytest.raises(Unreadable, match="schema 2 and this stado knows up to 1: upgrade stado"):
+        decode_rows(data)
 
 
 def test_the_pass_waits_until_some_are_missing(world: World) -> None:

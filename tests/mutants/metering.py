@@ -47,8 +47,8 @@ def count_from_the_start(
 
 def held_by_nobody(
     self: Compaction, index: LedgerIndex | None, uses: dict[str, Use]
-) -> tuple[list[str], set[tuple[str, int]]]:
-    return list(uses), set()
+) -> tuple[list[str], set[tuple[str, int]], str | None]:
+    return list(uses), set(), None
 
 
 def sweep_at_once(self: Compaction) -> int:
