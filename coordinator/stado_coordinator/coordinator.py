@@ -112,12 +112,7 @@ def assign(assigner: Assigner, told: Told = told_to_nobody) -> bool:
         if report.written:
             log.info("event=assigned jobs=%d skipped=%d", report.assigned, report.skipped)
 
-    try:
-        return run_pass("assign", work, told)
-    except Exception as error:  # all that it reads others can write, and only hints come of it
-        log.exception("event=pass_failed pass=assign")
-        told("assign", f"a fault of the program ({type(error).__name__}): its log has more")
-        return False
+    return run_pass("assign", work, told)
 
 
 def compact(compaction: Compaction, *, seconds: float, told: Told = told_to_nobody) -> bool:

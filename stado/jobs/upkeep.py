@@ -138,12 +138,17 @@ class Passes:
 
 
 def run_pass(name: str, work: Callable[[], None], told: Told = told_to_nobody) -> bool:
-    """Whether it succeeded: what fails is logged, and told."""
+    """Whether it succeeded: what fails is logged, and told. Whatever it fails by: it would fail so
+    again after each restart, and no other pass would ever have its turn."""
     try:
         work()
     except StadoError as error:
         log.warning("event=pass_failed pass=%s error=%r", name, str(error))
         told(name, str(error))
+        return False
+    except Exception as error:  # a fault of ours, or what others wrote: told with its traceback
+        log.exception("event=pass_failed pass=%s", name)
+        told(name, f"a fault of the program ({type(error).__name__}): its log has more")
         return False
     told(name, None)
     return True

@@ -17,7 +17,8 @@ from stado.jobs.changes import cancel
 from stado.jobs.endings import claim_for_intent
 from stado.jobs.leadership import Leadership
 from stado.jobs.submit import submit
-from stado.jobs.upkeep import Passes
+from stado.jobs.upkeep import Passes, Upkeep
+from stado.storage.observe import Operation
 from stado_coordinator.coordinator import Coordinator, tick_once
 from tests.hostile.host import Host
 from tests.hostile.poison import PAYLOADS, STRANGER, plant
@@ -154,6 +155,48 @@ def test_a_fault_in_the_pass_of_hints_does_not_end_a_coordinator(
     assert world.find(lost).record.epoch == 2
     assert "ValueError: nobody thought of this" in caplog.text
     assert not tick_once(world.repo, holder="cron")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("fire", keys.SCHEDULES),
+        ("ledger", keys.USAGE),
+        ("repair", keys.READY),
+        ("rows", keys.prefix(State.CANCELLED)),
+        ("sweep", keys.RUNS),
+    ],
+)
+def test_a_fault_in_any_pass_ends_neither_its_program_nor_the_other_passes(
+    world: World, caplog: pytest.LogCaptureFixture, name: str, place: str
+) -> None:
+    """R246: it would be met again after each restart. It is told as why the pass fails."""
+
+    def break_off(operation: Operation, key: str) -> None:
+        if operation is Operation.LIST and key == place:
+            raise ValueError("nobody thought of this")
+
+    repo = world.repo_over(GuardedStore(world.store, before=break_off))
+    coordinator = Coordinator(repo, holder="coordinator")
+    lost = world.submit("lost")
+    world.start(ALICE)
+    for _ in range(24):
+        coordinator.tick()
+        world.clock.sleep(TICK)
+    assert world.find(lost).record.epoch == 2
+    assert "ValueError: nobody thought of this" in caplog.text
+    notes = {
+        note.name: note
+        for note in world.repo.read(CoordinatorLease, keys.COORDINATOR_LEASE).value.passes
+    }
+    assert notes[name].error == "a fault of the program (ValueError): its log has more"
+    assert notes[name].failed_at is not None
+    assert not notes["reap"].fails
+    upkeep = Upkeep(repo, by="agent")
+    world.clock.sleep(2 * LEASE)
+    for _ in range(12):
+        upkeep.turn_when_due()
+        world.clock.sleep(TICK)
 
 
 @payloads

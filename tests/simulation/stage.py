@@ -316,7 +316,7 @@ class Stage(World):
 
     def run(self) -> None:
         """Until the faults have happened and everything is at rest; then the last checks."""
-        with self.trace.with_logs():
+        with self.trace.with_logs(self._note_fault):
             self.come_to_rest()
             self.check_at_end()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -49,9 +49,10 @@ class Trace:
         self.note(name_of(process), f"{shown:<9} {key} -> {answer}{weather}")
 
     @contextmanager
-    def with_logs(self) -> Iterator[None]:
-        """Also what the parts of the system log, which nobody else gets meanwhile."""
-        handler = _ToTrace(self._kernel, self)
+    def with_logs(self, on_fault: Callable[[str], None]) -> Iterator[None]:
+        """Also what the parts of the system log, which nobody else gets meanwhile. `on_fault`
+        hears of a pass that failed by an error which is none of ours: it is logged with it."""
+        handler = _ToTrace(self._kernel, self, on_fault)
         loggers = [logging.getLogger(name) for name in _LOGGERS]
         before = [(logger.level, logger.propagate) for logger in loggers]
         for logger in loggers:
@@ -72,15 +73,19 @@ def name_of(process: SimProcess) -> str:
 
 
 class _ToTrace(logging.Handler):
-    def __init__(self, kernel: Kernel, trace: Trace) -> None:
+    def __init__(self, kernel: Kernel, trace: Trace, on_fault: Callable[[str], None]) -> None:
         super().__init__()
+        self._on_fault = on_fault
         self._kernel = kernel
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
         strand = self._kernel.current
         who = name_of(strand.process) if strand is not None else "-"
-        self._trace.note(who, f"log {record.getMessage()}")
+        message = record.getMessage()
+        self._trace.note(who, f"log {message}")
+        if record.exc_info and message.startswith("event=pass_failed"):
+            self._on_fault(f"{who}: {message}: {record.exc_info[1]!r}")
 
     def createLock(self) -> None:  # noqa: N802 - the name is the base class's
         """One thread carries all strands, and none waits while it logs."""

@@ -275,6 +275,10 @@ class World:
         text = f"{process.name} on {process.host.name}, in {strand.name}: {error!r}"
         self._note_violation(Violation("no part ends by an error", self.kernel.now, text), error)
 
+    def _note_fault(self, text: str) -> None:
+        """A pass outlives it where it is a fault of the program; here it is what we look for."""
+        self._note_violation(Violation("no part ends by an error", self.kernel.now, text))
+
     def _note_violation(self, violation: Violation, error: BaseException | None = None) -> None:
         if self.violation is None:
             self.violation = violation
@@ -286,7 +290,7 @@ class World:
 
     def run(self) -> None:
         """Both phases; `violation` is set afterwards if a rule was broken."""
-        with self.trace.with_logs():
+        with self.trace.with_logs(self._note_fault):
             self.kernel.run_until(self.plan.safety)
             self.heal()
             self.come_to_rest()
