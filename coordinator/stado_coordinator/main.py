@@ -41,7 +41,12 @@ log = logging.getLogger("stado_coordinator.main")
     metavar="FILE",
     help="Send notices on the channels that this file (TOML) states.  [none]",
 )
-@click.option("--once", is_flag=True, help="One tick, then exit: for cron. 0 if all went well.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="One tick, then exit: for cron. 0 if all went well. Schedules with --missed skip submit "
+    "nothing for what is due longer than two leases before a tick: have one at least so often.",
+)
 def run(*, target: Target, channel_file: str | None, once: bool) -> None:
     """Watch over the queue: give lost jobs back, mend the queue's index, finish submissions.
 

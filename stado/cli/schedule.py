@@ -68,7 +68,8 @@ _name_argument = click.argument("name", metavar="SCHEDULE", callback=options.pla
     type=click.Choice(("latest", "skip")),
     default="latest",
     show_default=True,
-    help="After a time in which nobody looked: submit for the latest time that passed, or not.",
+    help="After a time in which nobody looked (two leases): submit for the latest time that "
+    "passed, or not. `skip` asks for somebody who looks at least so often, also from cron.",
 )
 @click.option(
     "--start-at",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from stado.core import keys
@@ -17,7 +17,13 @@ from stado.core.quotas import Scope, ScopeKind, asks_for_too_much, free_slots, s
 from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
-from stado.core.windows import first_closed, opening, restrictions, restrictions_of
+from stado.core.windows import (
+    Restriction,
+    first_closed,
+    opening,
+    restrictions,
+    restrictions_of,
+)
 from stado.errors import Unreadable
 from stado.jobs.fitting import Gate, GateName, Wait, listed
 from stado.jobs.quotas import find_token, slots_in
@@ -25,6 +31,9 @@ from stado.jobs.repository import PARALLEL_REQUESTS, Repository
 from stado.jobs.settings import read_settings
 from stado.jobs.window_sight import window_wait, windows_text
 from stado.storage.port import LIST_LIMIT_MAX, Entry, walk
+
+_MINUTE = timedelta(minutes=1)
+_BEHIND_ALL = f"{keys.QUOTA}\U0010ffff"
 
 WAITING_QUOTA = "waiting_quota"
 ORG_LIMIT = "org_running_limit_reached"
@@ -36,9 +45,10 @@ _PLACES_READ = 16
 """Of cards, of which a job has several places."""
 
 _SCOPES_MAX = 50
-"""Limits of which one look lists the places."""
+"""Limits of which one look lists the places one by one; of more it lists the whole folder."""
 
 _PAGES_MAX = 10
+"""Of that folder: what is behind them is not known, and said to be so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class Use:
     taken: int
     free: int
     entries: tuple[Entry, ...] = ()
+    known: bool = True
+    """False: there are more places than a look lists."""
 
     @property
     def full(self) -> bool:
@@ -57,12 +69,15 @@ class Use:
 
 
 class LimitSight:
-    """One look: the settings are read once, and the places of each limit are listed once."""
+    """One look: the settings are read once, and the places of each limit are listed once. When
+    windows open is worked out once a minute for those who fall under the same ones."""
 
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
         self._settings: DeploymentSettings | None = None
         self._uses: dict[Scope, Use] = {}
+        self._places: _Places | None = None
+        self._openings: dict[tuple[tuple[Restriction, ...], datetime], datetime | None] = {}
 
     @property
     def settings(self) -> DeploymentSettings:
@@ -103,7 +118,12 @@ class LimitSight:
     def opens_at(self, spec: Spec, user: str | None, at: datetime) -> datetime | None:
         """When such a job of this user may start, from this moment on, by its windows; None where
         nobody can say."""
-        return opening(restrictions_of(spec, user=user, settings=self.settings), at)
+        restricted = tuple(restrictions_of(spec, user=user, settings=self.settings))
+        minute = at.replace(second=0, microsecond=0)
+        if (restricted, minute) not in self._openings:
+            self._openings[restricted, minute] = opening(restricted, at)
+        found = self._openings[restricted, minute]
+        return at if found is not None and found < minute + _MINUTE else found
 
     def _window_wait(self, spec: Spec, user: str | None) -> Wait | None:
         now = self._repo.now()
@@ -132,22 +152,53 @@ class LimitSight:
         base_id = None if job_id is None else base_of(job_id)
         for scope in scopes_of(spec, base_id=base_id, user=user, settings=self.settings):
             one = replace(scope, places=1)
-            if one not in self._uses and len(self._uses) < _SCOPES_MAX:
+            if one not in self._uses:
                 self._uses[one] = self._look(one)
-            if one in self._uses:
-                yield replace(self._uses[one], scope=scope)
+            yield replace(self._uses[one], scope=scope)
 
     def _look(self, scope: Scope) -> Use:
-        found = slots_in(self._repo, keys.slots_of(scope.name))
-        held = {number: entry for number, entry in found.items() if entry.size}
-        free = len(free_slots(held.keys(), scope.limit))
-        return Use(scope, len(held), free, tuple(held[number] for number in sorted(held)))
+        if len(self._uses) < _SCOPES_MAX:
+            return _use(scope, slots_in(self._repo, keys.slots_of(scope.name)))
+        if self._places is None:
+            self._places = _all_places(self._repo)
+        if keys.slots_of(scope.name) >= self._places.until:
+            return Use(scope, 0, 0, known=False)
+        return _use(scope, self._places.found.get(keys.component(scope.name), {}))
 
     def _holders(self, use: Use) -> list[str]:
         most = _PLACES_READ if use.scope.kind.of_cards else _HOLDERS_NAMED
         tokens = read_tokens(self._repo, use.entries[:most])
         named = [f"job {job_id}" for job_id in dict.fromkeys(token.job_id for token in tokens)]
         return named + ["others"] * (use.taken > len(tokens))
+
+
+def _use(scope: Scope, found: dict[int, Entry]) -> Use:
+    """`found`: its places by number; an empty one is free."""
+    held = {number: entry for number, entry in found.items() if entry.size}
+    free = len(free_slots(held.keys(), scope.limit))
+    return Use(scope, len(held), free, tuple(held[number] for number in sorted(held)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Of all limits, by the component of the scope's name, then by number."""
+
+    found: dict[str, dict[int, Entry]]
+    until: str
+    """Those that begin so, or later, were not listed to their end."""
+
+
+def _all_places(repo: Repository) -> _Places:
+    """Ten pages at most."""
+    found: dict[str, dict[int, Entry]] = {}
+    for number, entry in enumerate(walk(repo.store, keys.QUOTA, page_size=LIST_LIMIT_MAX)):
+        parsed = keys.parse_slot(entry.key)
+        if number >= _PAGES_MAX * LIST_LIMIT_MAX:
+            cut = entry.key if parsed is None else f"{keys.QUOTA}{parsed[0]}~"
+            return _Places(found, cut)
+        if parsed is not None:
+            found.setdefault(parsed[0], {})[parsed[1]] = entry
+    return _Places(found, _BEHIND_ALL)
 
 
 def read_tokens(repo: Repository, entries: tuple[Entry, ...]) -> list[SlotToken]:
@@ -167,6 +218,13 @@ def read_tokens(repo: Repository, entries: tuple[Entry, ...]) -> list[SlotToken]
 
 def _wait(use: Use, holders: list[str]) -> Wait:
     scope = use.scope
+    if not use.known:
+        text = f"how much of the limit of jobs {_of(scope)} is taken was not looked at"
+        return Wait(
+            WAITING_QUOTA,
+            f"{text}: there are more limits in use than one look lists",
+            until=f"when its limits let it: {text}",
+        )
     if scope.kind.of_cards:
         return _cards_wait(use, holders)
     if scope.limit == 0:

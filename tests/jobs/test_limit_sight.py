@@ -96,6 +96,40 @@ def test_a_list_of_many_that_wait_lists_the_places_of_each_limit_once(world: Wor
     assert (made.reads, made.lists) == (1, 1)
 
 
+def test_no_limit_is_passed_over_where_many_are_looked_at(world: World) -> None:
+    """R14: of more than fifty the whole folder is listed once."""
+    groups = {f"g{number:02d}": 1 for number in range(70)}
+    limit(world, "groups.limits", groups)
+    records = []
+    for group in groups:
+        world.store.create(keys.slot(f"group.{group}", 0), b"x")
+        job = world.submit(spec=Spec(command="", group=group))
+        records.append(world.record(State.QUEUED, job))
+    counting = CountingStore(world.store, world.tasks)
+    sight = LimitSight(world.repo_over(counting))
+    waits = waits_of(records, [], 0, paused=False, unread=0, limits=sight)
+    assert [wait.code for wait in waits.values()] == ["waiting_quota"] * 70
+    assert counting.snapshot().lists == 51
+
+
+def test_a_limit_that_was_not_looked_at_is_not_said_to_have_room(world: World) -> None:
+    """R14: behind ten thousand places of others."""
+    limit(world, "groups.limits", {f"g{number:02d}": 1 for number in range(60)})
+    for number in range(10_001):
+        world.store.create(keys.slot("group.aaa", number), b"x")
+    sight = LimitSight(world.repo)
+    waits = [
+        sight.wait_of(Spec(command="", group=f"g{number:02d}"), user="ada", job_id=None)
+        for number in range(60)
+    ]
+    assert waits[:50] == [None] * 50
+    for number, wait in enumerate(waits[50:], 50):
+        assert wait is not None
+        assert wait.code == "waiting_quota"
+        assert f"of group g{number} is taken was not looked at" in wait.text
+        assert wait.until is not None
+
+
 def test_settings_that_cannot_be_read_limit_nothing_that_is_shown(world: World) -> None:
     world.store.put(keys.SETTINGS, b"nonsense")
     assert LimitSight(world.repo).wait_of(GROUP, user="ada", job_id=None) is None

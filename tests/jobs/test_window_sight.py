@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -158,6 +159,28 @@ def test_a_window_that_never_opens_says_so(
         True,
         True,
     )
+
+
+def test_when_windows_open_is_worked_out_once_for_all_who_fall_under_them(world: World) -> None:
+    """A list of thousands; it is milliseconds for each otherwise."""
+    rules = ["group.big:sat@10:00-12:00@Europe/Berlin", "all:sun@10:00-12:00@UTC"]
+    change_setting(world.repo, "windows.rules", rules, by="operator")
+    sight, began = LimitSight(world.repo), time.process_time()
+    for _ in range(2000):
+        assert sight.wait_of(GROUP, user="ada", job_id=None) is not None
+    assert time.process_time() - began < 3
+
+
+def test_what_is_open_now_is_open_at_each_moment_of_the_minute(world: World) -> None:
+    change_setting(world.repo, "windows.rules", [f"group.big:{NIGHT}"], by="operator")
+    sight, now = LimitSight(world.repo), world.repo.now()
+    for seconds in (30, 10, 50):
+        at = now + timedelta(seconds=seconds)
+        assert sight.opens_at(GROUP, "ada", at) == at
+    closed = now + timedelta(hours=5, seconds=20)
+    for seconds in (0, -10, 30):
+        at = closed + timedelta(seconds=seconds)
+        assert sight.opens_at(GROUP, "ada", at) == now + timedelta(hours=21)
 
 
 def test_a_window_costs_a_look_nothing_beside_the_settings(world: World) -> None:
