@@ -331,7 +331,7 @@ def test_one_host_tells_all_that_is_known_of_it(stado: Program, world: World) ->
         jobs=[JobReport(job_id="b" * 16, epoch=1, signs=1, began_at=now - timedelta(seconds=61))],
     )
     lines = stado.ok("hosts", "box").splitlines()
-    assert lines[0].startswith("agent       a@box on box, version 0.1, heard ")
+    assert lines[0].startswith("agent       a@box on box, version 0.1.0, heard ")
     assert lines[1:4] == [
         "state       working",
         "takes jobs  yes: what fits into what is free",

@@ -346,11 +346,13 @@ class World:
     @property
     def bound_seconds(self) -> float:
         """Late writes land, the longest jobs run one after another on the smallest host, and each
-        of some steps waits for a lease and for the pauses of who tries again."""
+        of some steps waits for a lease and for the pauses of who tries again. A run that was left
+        half written is found by a walk over all of them, one in a minute where lines are slow."""
         scripts = self.scripts.values()
         work = sum(script.seconds * (script.failures + 1) for script in scripts)
         kept = min(600.0, 2 * self.plan.room_waits.keep_after_seconds) if self.plan.placed else 0.0
-        return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0 + kept
+        walk = 60.0 * len(self.store.list(keys.RUNS))
+        return self.plan.ways.late_max + 3 * work + 12 * self.plan.lease + 900.0 + kept + walk
 
     @property
     def patience_seconds(self) -> float:

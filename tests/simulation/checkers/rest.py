@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from stado.core import keys
-from stado.core.records import Asks, ClaimCell, EndCell, Ending, Intent, OpenCell, Record
+from stado.core.records import Asks, ClaimCell, EndCell, Ending, Heartbeat, Intent, OpenCell, Record
 from stado.core.states import Opening, Reason, State, Verdict
 from stado.jobs.logs import LogReader
 from stado.jobs.outputs import find_manifest
@@ -94,10 +94,14 @@ class RestChecker(Checker):
             self._check_output(record, ended)
 
     def _check_declared(self, record: Record) -> None:
-        """Nobody saw it succeed: it was declared, it was started, and nothing was to be checked."""
+        """Nobody saw it succeed: it was declared, nothing was to be checked, and it was started, or
+        may have been: its supervisor says so right before, and can die between the two."""
         spec = record.spec
-        started = any(command.job_id == record.id for command in self.world.started)
-        if not (spec.terminates_agent and started and spec.verify is None):
+        beat = self._find(Heartbeat, keys.heartbeat(record.id))
+        may_have_run = (
+            beat is not None and beat.epoch == record.epoch and beat.started_at is not None
+        )
+        if not (spec.terminates_agent and may_have_run and spec.verify is None):
             self.fail(f"{record.id} completed though nobody saw it, and it was not declared so")
 
     def _cancel_asked(self, record: Record) -> bool:
