@@ -41,7 +41,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
     assert len(pages) > 20
     assert any(name.endswith(".css") for name in map(_bare, loaded))
     assert [name for name in loaded if "//" in name] == []
-    reference = (tmp_path / "site/docs/commands.html").read_text()
+    reference = re.sub(r"<[^>]+>", "", (tmp_path / "site/docs/commands.html").read_text())
     assert [name for name in _shown_commands() if f"stado {name}" not in reference] == []
     unread = [page.name for page in pages if re.search(r"<p>\.\. [a-z-]+::", page.read_text())]
     assert unread == []
