@@ -155,6 +155,8 @@ class Firing:
         self._turn_seconds = turn_seconds
         self._known: dict[str, _Known] = {}
         self._zones_told: set[str] = set()
+        self._zones_missing: dict[str, str] = {}
+        """Of this turn, by schedule."""
         self._end = math.inf
         self._failures = 0
         self._last = ""
@@ -171,7 +173,8 @@ class Firing:
     def turn(self) -> None:
         """A listing, a read of each schedule that has changed or has something to do, and what that
         takes. One that fails costs no other its turn; raises when several do, and the next turn
-        begins with those behind them."""
+        begins with those behind them. Raises `Refused` (`zone_unknown`) once all have had theirs
+        when one is due whose time zone this machine does not know."""
         self._end = self._repo.clock.monotonic() + self._turn_seconds
         self._failures = 0
         listed = {entry.key: entry.version for entry in self._listed()}
@@ -179,6 +182,13 @@ class Firing:
             del self._known[gone]
         now = self._repo.now()
         wanted = [key for key, version in listed.items() if self._is_wanted(key, version, now)]
+        self._zones_missing = {}
+        self._work_through(wanted)
+        if self._zones_missing:
+            name, zone = next(iter(self._zones_missing.items()))
+            raise Refused("zone_unknown", f"schedule {name} is due: {_zone_words(zone)}")
+
+    def _work_through(self, wanted: list[str]) -> None:
         for chunk in self._chunks(wanted):
             for key, stored in self._read(chunk):
                 self._last = key
@@ -398,13 +408,18 @@ class Firing:
         )
 
     def _tell_zone(self, schedule: Schedule) -> None:
+        self._zones_missing[schedule.name] = schedule.zone
         if schedule.name not in self._zones_told:
             self._zones_told.add(schedule.name)
             log.error(
                 "event=schedule_not_fired schedule=%s why=%r",
                 schedule.name,
-                f"this machine knows no time zone {schedule.zone}: update its tz database",
+                _zone_words(schedule.zone),
             )
+
+
+def _zone_words(zone: str) -> str:
+    return f"this machine knows no time zone {zone}: update its tz database"
 
 
 def _look_at(schedule: Schedule) -> datetime | None:

@@ -1030,8 +1030,10 @@ def test_one_that_cannot_be_read_costs_no_other_its_turn() -> None:
     world.store.put(keys.schedule("a"), b"{")
     changed = find_schedule(world.repo, "c").evolve(zone="Mars/Olympus")
     world.store.put(keys.schedule("c"), changed.encode())
+    fire(world)  # nothing is due
     to_minute(world, 1)
-    fire(world)
+    with pytest.raises(Refused, match=r"schedule c is due: .* no time zone Mars/Olympus"):
+        fire(world)
     assert run_ids(world, "b") == [run_id(1, "b")]
     assert run_ids(world, "c") == []
     rows = list_schedules(world.repo, limit=10).rows
