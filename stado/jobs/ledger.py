@@ -167,8 +167,9 @@ class LedgerRead:
         yield from self.tail
         for rows in self.segments:
             for use in rows:
-                if use.name not in seen:
-                    seen.add(use.name)
+                name = use.name
+                if name not in seen:
+                    seen.add(name)
                     yield use
 
 
