@@ -395,6 +395,8 @@ class Firing:
         for root in look.roots:
             try:
                 pipeline_sight.stop_pipeline(self._repo, root, stop)
+            except NotFound:  # it was deleted meanwhile
+                continue
             except Refused as error:
                 self._tell_not_cancelled(schedule, root, error)
 
