@@ -53,7 +53,6 @@ EVERYTHING: dict[str, Any] = {
     "final": True,
     "notify": ["chat:failed"],
     "max_lease_losses": "unlimited",
-    "terminates_agent": True,
     "verify": "test -f out",
     "host_dir": "/srv",
     "pre_command": "make",
@@ -171,6 +170,7 @@ def test_a_profile_states_what_options_can_and_makes_the_same_request(
         "array",
         "step_of",
         "workload_kind",
+        "terminates_agent",  # not together with what is checked after a command
     }
 
 
@@ -185,7 +185,6 @@ def test_options_that_are_typed_win_also_where_they_say_what_is_done_anyway(
         "final",
         "strict-shell",
         "require-checkpoint",
-        "terminates-agent",
     )
     job_id = stado.ok(
         *("submit", "--run-id", "a", "--priority", "0", "--body-retries", "0", "--gpus", "h100"),
@@ -205,6 +204,17 @@ def test_options_that_are_typed_win_also_where_they_say_what_is_done_anyway(
     assert not any(getattr(spec, flag.replace("-", "_")) for flag in (*flags, "then-parallel"))
     assert spec.max_yields is None
     assert spec.memory_gb == 4
+
+
+def test_a_declared_end_of_the_agent_can_be_taken_back(
+    stado: Program, world: World, folder: Path
+) -> None:
+    """R172, R193"""
+    write(folder, "update", command="run", terminates_agent=True)
+    words = ("submit", "--profile", "update", "--run-id")
+    assert spec_of(world, stado.ok(*words, "a")).terminates_agent
+    typed = ("--no-terminates-agent", "--verify", "true")
+    assert not spec_of(world, stado.ok(*words, "b", *typed)).terminates_agent
 
 
 def test_a_file_of_variables_wins_over_a_profile_and_what_is_typed_over_both(
