@@ -190,6 +190,8 @@ _ALIKE = [
     (re.compile(r"\bN ?(?:[KMGT]i?B|kB|bytes?)\b"), "SIZE"),
     (re.compile(r"\b(?:N ?[dhms](?=N|\b) ?)+"), "DURATION "),
     (re.compile(r"\) in DURATION "), ")"),  # Of a submission, where it took more than a second.
+    (re.compile(r", by its report of DURATION ago"), ""),  # Of a worker, where it was not just now.
+    (re.compile(r"\bcores\b"), "core"),
     (re.compile(r"\s+"), " "),
 ]
 

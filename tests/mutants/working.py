@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stado.core import keys, moves
 from stado.core.ids import milliseconds
 from stado.core.records import Ending, Holder, Record
@@ -50,9 +52,11 @@ def take_for_dead(self: Aftermath, death: _Death) -> None:
     death.ended = True
 
 
-def end_the_present_epoch(self: Aftermath, job_id: str, epoch: int) -> None:
-    found = find_job(self._repo, job_id)
-    _end_as_lost(self, job_id, epoch if found is None else found.record.epoch)
+def end_the_present_epoch(self: Aftermath, death: Any) -> None:
+    found = find_job(self._repo, death.job_id)
+    if found is not None:
+        death.epoch = found.record.epoch
+    _end_as_lost(self, death)
 
 
 MUTANTS = (
