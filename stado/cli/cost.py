@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -373,19 +373,16 @@ def anomalies(
 
     seen, catalog = _see(target, since, user, prices)
     found = costs.anomalies(seen.ended, catalog)
-    if as_json:
-        fields = [
-            {
-                "job_id": one.job_id,
-                "model": one.model,
-                "target": one.target,
-                "cost_usd": cost_views.rounded(one.dollars),
-                "median_usd": cost_views.rounded(one.median),
-            }
-            for one in found
-        ]
-        render.print_json({**cost_views.about_fields(seen, catalog), "anomalies": fields})
-        return
+    fields = [
+        {
+            "job_id": one.job_id,
+            "model": one.model,
+            "target": one.target,
+            "cost_usd": cost_views.rounded(one.dollars),
+            "median_usd": cost_views.rounded(one.median),
+        }
+        for one in found
+    ]
     rows = [
         [
             one.job_id,
@@ -396,10 +393,11 @@ def anomalies(
         ]
         for one in found[:limit]
     ]
-    titles = ("JOB", "COST", "MEDIAN", "-MODEL", "-TARGET")
-    lines = list(cost_views.table(titles, rows)) if rows else ["no job stands out"]
-    notes = [*cost_views.more_text(len(found), limit), *cost_views.trouble_notes(seen)]
-    _show(lines, notes)
+    if as_json:
+        render.print_json({**cost_views.about_fields(seen, catalog), "anomalies": fields})
+    else:
+        titles = ("JOB", "COST", "MEDIAN", "-MODEL", "-TARGET")
+        _show_found(seen, titles, rows, len(found), limit, nothing="no job stands out")
 
 
 @click.command()
@@ -424,23 +422,38 @@ def savings(
 
     seen, catalog = _see(target, since, user, prices)
     found = costs.savings(seen.ended, catalog)
-    if as_json:
-        fields = [
-            {
-                "model": one.model,
-                "target": one.target,
-                "cheapest": one.cheapest,
-                "jobs": one.jobs,
-                "saving_usd": cost_views.rounded(one.dollars),
-            }
-            for one in found
-        ]
-        render.print_json({**cost_views.about_fields(seen, catalog), "savings": fields})
-        return
+    fields = [
+        {
+            "model": one.model,
+            "target": one.target,
+            "cheapest": one.cheapest,
+            "jobs": one.jobs,
+            "saving_usd": cost_views.rounded(one.dollars),
+        }
+        for one in found
+    ]
     rows = [
         [one.model, cost_views.dollars(one.dollars), f"{one.jobs:,}", one.target, one.cheapest]
         for one in found[:limit]
     ]
-    titles = ("MODEL", "SAVED", "JOBS", "-RAN ON", "-CHEAPEST ON")
-    lines = list(cost_views.table(titles, rows)) if rows else ["nothing to save is known"]
-    _show(lines, [*cost_views.more_text(len(found), limit), *cost_views.trouble_notes(seen)])
+    if as_json:
+        render.print_json({**cost_views.about_fields(seen, catalog), "savings": fields})
+    else:
+        titles = ("MODEL", "SAVED", "JOBS", "-RAN ON", "-CHEAPEST ON")
+        _show_found(seen, titles, rows, len(found), limit, nothing="nothing to save is known")
+
+
+def _show_found(
+    seen: Seen,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    count: int,
+    limit: int,
+    *,
+    nothing: str,
+) -> None:
+    """A table of what was found, up to `limit` of `count`, or that it is `nothing`."""
+    from stado.cli import cost_views
+
+    lines = list(cost_views.table(titles, rows)) if rows else [nothing]
+    _show(lines, [*cost_views.more_text(count, limit), *cost_views.trouble_notes(seen)])
