@@ -128,7 +128,7 @@ def report(
         return
     notes = [
         *cost_views.more_text(len(tally.groups), limit),
-        *cost_views.notes(tally.total, seen, catalog, by_default=since is None),
+        *cost_views.notes(tally.total(), seen, catalog, by_default=since is None),
     ]
     _show(cost_views.report_lines(tally, by=by, limit=limit), notes)
 
@@ -231,13 +231,13 @@ def allocation(
         seen = see_uses(repo, begin, user=user)
         idle = see_idle(repo, seen if user is None else see_uses(repo, begin))
     tally = tally_of(seen, "user", catalog)
-    whole = tally.total.dollars
+    whole = tally.total().dollars
     groups = cost_views.ordered(tally, "user")
     if as_json:
         render.print_json(
             {
                 **cost_views.about_fields(seen, catalog),
-                "total": cost_views.sum_fields(tally.total),
+                "total": cost_views.sum_fields(tally.total()),
                 "users": [
                     {
                         "user": name,
@@ -277,7 +277,7 @@ def allocation(
     if idle.unpriced:
         notes.append(f"{render.plural(idle.unpriced, 'host')} at work without a price")
     by_default = since is None
-    _show(lines, [*notes, *cost_views.notes(tally.total, seen, catalog, by_default=by_default)])
+    _show(lines, [*notes, *cost_views.notes(tally.total(), seen, catalog, by_default=by_default)])
 
 
 def _idle_lines(hosts: Iterable[Any]) -> list[str]:

@@ -63,7 +63,7 @@ def report_fields(
     return {
         **about_fields(seen, catalog),
         "by": by,
-        "total": sum_fields(tally.total),
+        "total": sum_fields(tally.total()),
         "groups": [{_FIELDS[by]: name, **sum_fields(one)} for name, one in ordered(tally, by)][
             :limit
         ],
@@ -95,7 +95,7 @@ def report_lines(tally: CostTally, *, by: str, limit: int) -> Iterator[str]:
         return
     rows = [_cells(name or _OF_NONE, one) for name, one in groups[:limit]]
     if len(groups) > 1:
-        rows.append(_cells("total", tally.total))
+        rows.append(_cells("total", tally.total()))
     columns = [
         Column(by.upper(), width_max=40),
         Column("COST", right=True),
@@ -105,7 +105,7 @@ def report_lines(tally: CostTally, *, by: str, limit: int) -> Iterator[str]:
         Column("TIME", right=True),
         Column("UNPRICED", right=True),
     ]
-    if not tally.total.unpriced_epochs:
+    if not tally.total().unpriced_epochs:
         del columns[-1]
         rows = [row[:-1] for row in rows]
     yield from render.clean_table_lines(columns, rows)

@@ -100,6 +100,11 @@ class CostSum:
             if use.verdict in _FAILED:
                 self.failed_dollars += dollars
 
+    def merge(self, other: CostSum) -> None:
+        """What epochs cost that are not in this one."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     @property
     def known(self) -> float | None:
         """Dollars; None where nothing has a price."""
@@ -133,7 +138,7 @@ class CostTally:
 
     def __init__(self, by: str, catalog: Catalog, *, since_ms: int) -> None:
         self.groups: dict[str | None, CostSum] = {}
-        self.total = CostSum()
+        self._whole = CostSum()
         self._by = by
         self._catalog = catalog
         self._since_ms = since_ms
@@ -143,14 +148,28 @@ class CostTally:
         if within is None:
             return
         dollars = cost_of_use(within, self._catalog)
-        self.total.add(within, dollars, running=running)
-        if self._by == "day":
-            for day, part in within.by_day():
-                of_it = cost_of_use(part, self._catalog)
-                self.groups.setdefault(day, CostSum()).add(part, of_it, running=running)
+        if self._by != "day":
+            self._group(_GROUPS[self._by](within)).add(within, dollars, running=running)
             return
-        name = _GROUPS[self._by](within)
-        self.groups.setdefault(name, CostSum()).add(within, dollars, running=running)
+        self._whole.add(within, dollars, running=running)
+        for day, part in within.by_day():
+            of_it = dollars if part is within else cost_of_use(part, self._catalog)
+            self._group(day).add(part, of_it, running=running)
+
+    def _group(self, name: str | None) -> CostSum:
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = CostSum()
+        return group
+
+    def total(self) -> CostSum:
+        """Each epoch once, also one that counts for several days."""
+        if self._by == "day":
+            return self._whole
+        total = CostSum()
+        for group in self.groups.values():
+            total.merge(group)
+        return total
 
 
 # --- what was observed of a model ---------------------------------------------------------

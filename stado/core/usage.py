@@ -108,8 +108,12 @@ class Use:
 
     def by_day(self) -> Iterator[tuple[str, Use]]:
         """What of it fell on each day, in UTC."""
-        last = max(self.began_ms, self.ended_ms - 1)
-        for day in range(self.began_ms // DAY_MS, last // DAY_MS + 1):
+        first = self.began_ms // DAY_MS
+        last = max(self.began_ms, self.ended_ms - 1) // DAY_MS
+        if first == last:
+            yield day_of(first * DAY_MS), self
+            return
+        for day in range(first, last + 1):
             begin, end = day * DAY_MS, (day + 1) * DAY_MS
             yield day_of(begin), self._cut(max(begin, self.began_ms), min(end, self.ended_ms))
 

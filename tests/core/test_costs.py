@@ -79,11 +79,11 @@ def test_what_has_no_price_is_never_nothing() -> None:
     """R223"""
     tally = CostTally("model", CATALOG, since_ms=0)
     tally.add(USE)
-    assert (tally.total.known, tally.total.per_job) == (None, None)
+    assert (tally.total().known, tally.total().per_job) == (None, None)
     tally.add(job(1))
-    assert (tally.total.known, tally.total.unpriced_epochs) == (2.0, 1)
-    assert tally.total.per_job is None
-    assert tally.total.unpriced_ms == HOUR_MS
+    assert (tally.total().known, tally.total().unpriced_epochs) == (2.0, 1)
+    assert tally.total().per_job is None
+    assert tally.total().unpriced_ms == HOUR_MS
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rows_are_for_what_is_asked(by: str, names: set[str]) -> None:
 def test_of_what_began_before_the_part_after_counts() -> None:
     tally = CostTally("user", CATALOG, since_ms=NOW_MS - HOUR_MS // 2)
     tally.add(PRICED)
-    assert tally.total.dollars == 1.0
+    assert tally.total().dollars == 1.0
 
 
 # --- estimates ----------------------------------------------------------------------------
