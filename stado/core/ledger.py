@@ -11,15 +11,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
 from typing import Annotated
 
 import msgspec
 
 from stado.core import keys
-from stado.core.documents import Count, Document, Epoch, Instant, Part
+from stado.core.documents import Count, Document, Instant, Part
 from stado.core.records import Line, Milliseconds
-from stado.core.states import Verdict
 from stado.core.usage import Use
 from stado.errors import Unreadable
 
@@ -67,30 +65,6 @@ class LedgerIndex(Document, frozen=True, kw_only=True):
         return "it names a segment twice" if len(names) != len(self.segments) else None
 
 
-_Row = tuple[
-    str,
-    Epoch,
-    str,
-    str | None,
-    Milliseconds,
-    Milliseconds,
-    Count,
-    Count,
-    bool,
-    bool,
-    str | None,
-    str | None,
-    Verdict | None,
-    str | None,
-    str | None,
-    Count | None,
-    Count | None,
-    Count | None,
-]
-"""The fields of a use, in their order. A moment that the index could not name makes its segment
-unreadable: else it would spoil the index once that segment is written anew."""
-
-
 class _Segment(msgspec.Struct):
     schema: int
     rows: msgspec.Raw
@@ -120,8 +94,8 @@ def segment_of(uses: Sequence[Use], *, token: str) -> SegmentRef:
 
 def encode_segment(uses: Iterable[Use]) -> bytes:
     """JSON, packed by zlib."""
-    rows = [astuple(use) for use in uses]
-    return zlib.compress(msgspec.json.encode({"schema": _SCHEMA, "rows": rows}), 6)
+    segment = {"schema": _SCHEMA, "rows": list(uses)}
+    return zlib.compress(msgspec.json.encode(segment), 6)
 
 
 def decode_segment(name: str, data: bytes) -> list[Use]:
@@ -143,10 +117,9 @@ def decode_segment(name: str, data: bytes) -> list[Use]:
                 f"it has schema {segment.schema} and this stado knows up to {_SCHEMA}: "
                 "upgrade stado",
             )
-        rows = msgspec.json.decode(segment.rows, type=list[_Row])
+        return msgspec.json.decode(segment.rows, type=list[Use])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(key, f"it is no segment: {error}") from None
-    return [Use(*row) for row in rows]
 
 
 def open_segment(index: LedgerIndex | None, *, more: int, rows_max: int) -> SegmentRef | None:

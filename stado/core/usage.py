@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from stado.core import keys
-from stado.core.documents import COUNT_MAX
+from stado.core.documents import COUNT_MAX, Count, Epoch
 from stado.core.ids import milliseconds
 from stado.core.pipelines import pipeline_root
-from stado.core.records import EndCell, Heartbeat, Ran, Record, Usage
+from stado.core.records import EndCell, Heartbeat, Milliseconds, Ran, Record, Usage
 from stado.core.schedules import schedule_of_run
 from stado.core.states import Verdict
 
@@ -57,19 +58,22 @@ _LEFT_OUT_FIRST = "shkmu"
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What one epoch used, up to when it ended or, of one that runs, up to now."""
+class Use(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What one epoch used, up to when it ended or, of one that runs, up to now.
+
+    A segment of the ledger has one as its fields, in this order. New ones come last, with a default
+    for what older segments do not say, and under a new schema (`core/ledger.py`): a program that
+    does not know them must not write such a segment anew."""
 
     job_id: str
-    epoch: int
+    epoch: Epoch
     user: str
     root: str | None
     """The job that its pipeline began with; None where it is part of none."""
-    ended_ms: int
-    wall_ms: int
-    gpus: int = 0
-    share_milli: int = 0
+    ended_ms: Milliseconds
+    wall_ms: Milliseconds
+    gpus: Count = 0
+    share_milli: Count = 0
     """Thousandths of a GPU: of shared ones the part alone, all of them together."""
     estimated: bool = False
     """The end is the last sign of life."""
@@ -84,11 +88,11 @@ class Use:
     """Whose agent ran it."""
     schedule: str | None = None
     """Which schedule submitted it."""
-    price_micro: int | None = None
+    price_micro: Count | None = None
     """Millionths of a dollar that its host cost an hour; None: nobody stated a price."""
-    part_micro: int | None = None
+    part_micro: Count | None = None
     """Millionths of its host that it had, for its price; None where nobody said."""
-    output_bytes: int | None = None
+    output_bytes: Count | None = None
     """What it left; None where nothing is known of it."""
 
     @property
@@ -118,7 +122,7 @@ class Use:
             yield day_of(begin), self._cut(max(begin, self.began_ms), min(end, self.ended_ms))
 
     def _cut(self, begin: int, end: int) -> Use:
-        return replace(self, ended_ms=end, wall_ms=end - begin)
+        return msgspec.structs.replace(self, ended_ms=end, wall_ms=end - begin)
 
 
 def ran_until(
@@ -170,7 +174,7 @@ def use_of(cell: EndCell) -> Use | None:
         return None
     use = _use(cell.record, ending.ran)
     left = None if ending.output_bytes is None else min(ending.output_bytes, _FIGURE_MAX)
-    return replace(use, verdict=ending.verdict, output_bytes=left)
+    return msgspec.structs.replace(use, verdict=ending.verdict, output_bytes=left)
 
 
 def use_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Use | None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from math import isclose
 
 import pytest
+from msgspec.structs import replace
 
 from stado.core import costs
 from stado.core.costs import Catalog, CostTally, Days, cost_of_use, estimates_for, observed

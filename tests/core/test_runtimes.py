@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stado.core.hints import RUNS_KEPT_MAX, Estimates, Measured
 from stado.core.order import needs_of

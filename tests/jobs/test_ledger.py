@@ -6,10 +6,10 @@ import random
 import zlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stado.core import keys
 from stado.core.ids import milliseconds

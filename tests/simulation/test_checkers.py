@@ -6,12 +6,12 @@ import hashlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from stado.core import keys
 from stado.core.hints import Assignment, Assignments, HostPlan
