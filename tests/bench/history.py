@@ -41,6 +41,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "usage": ("usage", "--org"),
     "usage by day": ("usage", "--org", "--by", "day"),
     "cost report": ("cost", "report"),
+    "schedule list": ("schedule", "list"),
 }
 
 
