@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from stado.core import ids, reopening
@@ -53,20 +54,15 @@ def cancel(
 
     Either way the request is durable when this returns, and the job never starts again, unless
     somebody has it retried. Raises `NotFound` for an unknown job."""
-    return on_present(
-        repo,
-        job_id,
-        "cancelled",
-        lambda found: _cancel_found(repo, found, by=by, note=note, terminate=terminate),
-    )
+    wish = _Wish(Intent.CANCEL, by, note, repo.now(), terminate=terminate)
+    return on_present(repo, job_id, "cancelled", lambda found: _cancel_found(repo, found, wish))
 
 
 def pause(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Stopping:
     """Pauses a queued job at once; asks the holder of a running one to stop it and to save what
     it has. The request is durable when this returns. Raises `NotFound` for an unknown job."""
-    return on_present(
-        repo, job_id, "paused", lambda found: _stop(repo, found, Intent.PAUSE, by=by, note=note)
-    )
+    wish = _Wish(Intent.PAUSE, by, note, repo.now())
+    return on_present(repo, job_id, "paused", lambda found: _stop(repo, found, wish))
 
 
 def on_present(
@@ -91,66 +87,78 @@ def _present(repo: Repository, job_id: str) -> Record:
     raise NotFound(job_id, "there is no such job")
 
 
-def _cancel_found(
-    repo: Repository, record: Record, *, by: str, note: str | None, terminate: bool
-) -> Stopping | None:
+@dataclass(slots=True)
+class _Wish:
+    """What one call is to bring about, over all of its rounds."""
+
+    intent: Intent
+    by: str
+    note: str | None
+    began_at: datetime
+    terminate: bool = False
+    asked: bool = False
+    """Whether a holder was asked by this call, or by the same person meanwhile: what has ended as
+    was asked ended by it, whoever was the first to say so."""
+
+    def note_asked(self, asked: Asks) -> None:
+        cancelling = self.intent is Intent.CANCEL
+        by = asked.cancel_by if cancelling else asked.pause_by
+        at = asked.cancel_at if cancelling else asked.pause_at
+        self.asked |= by == self.by and at is not None and at >= self.began_at
+
+    def at_rest(self, record: Record, *, ours: bool = False) -> Stopping:
+        as_asked = record.state is AS_ASKED[self.intent][0].state
+        return Stopping(record, None, stopped_now=ours or (self.asked and as_asked))
+
+
+def _cancel_found(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     if record.state is State.PAUSED:
-        return _cancel_paused(repo, record, by=by, note=note)
-    return _stop(repo, record, Intent.CANCEL, by=by, note=note, terminate=terminate)
+        return _cancel_paused(repo, record, wish)
+    return _stop(repo, record, wish)
 
 
-def _stop(
-    repo: Repository,
-    record: Record,
-    intent: Intent,
-    *,
-    by: str,
-    note: str | None,
-    terminate: bool = False,
-) -> Stopping | None:
+def _stop(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     """None when the epoch is not, or no longer, the one to stop."""
     if record.state.at_rest:
-        return Stopping(record, None, stopped_now=False)
+        return wish.at_rest(record)
     if record.state is State.QUEUED:
-        return _stop_queued(repo, record, intent, by=by, note=note)
-    return _ask_holder(repo, record, intent, by=by, note=note, terminate=terminate)
+        return _stop_queued(repo, record, wish)
+    return _ask_holder(repo, record, wish)
 
 
-def _stop_queued(
-    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
-) -> Stopping | None:
+def _stop_queued(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     """Claims the epoch, gives its verdict, settles. A crash after the claim leaves an intent,
     which whoever meets it finishes.
 
     A reaper that judged a claimer's running record may give its verdict first; then there is a
     next epoch, and that is the one to stop."""
-    claim = claim_for_intent(repo, record, intent=intent, by=by, note=note)
+    claim = claim_for_intent(repo, record, intent=wish.intent, by=wish.by, note=wish.note)
     if claim is None:
         return None
     end = finish_intent(repo, claim)
-    if _goes_on(end, intent):
+    if _goes_on(end, wish.intent):
         return None
-    ours = end.ending.verdict is AS_ASKED[intent][0]
-    return Stopping(end.record, None, stopped_now=ours)
+    return wish.at_rest(end.record, ours=end.ending.verdict is AS_ASKED[wish.intent][0])
 
 
-def _ask_holder(
-    repo: Repository,
-    record: Record,
-    intent: Intent,
-    *,
-    by: str,
-    note: str | None,
-    terminate: bool,
-) -> Stopping | None:
+def _ask_holder(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     """Adds the flag, then looks whether the epoch still lives: whoever ends it after that look
     has to read the flag."""
-    asked = ask(repo, record.id, record.epoch, intent, by=by, note=note, terminate=terminate)
+    asked = ask(
+        repo,
+        record.id,
+        record.epoch,
+        wish.intent,
+        by=wish.by,
+        note=wish.note,
+        terminate=wish.terminate,
+    )
+    wish.note_asked(asked)
     end = repo.find_end(record.id, record.epoch)
     if end is None:
         return Stopping(record, asked, stopped_now=False)
     settle(repo, record.id, record.epoch)
-    return None if _goes_on(end, intent) else Stopping(end.record, None, stopped_now=False)
+    return None if _goes_on(end, wish.intent) else wish.at_rest(end.record)
 
 
 def _goes_on(end: EndCell, intent: Intent) -> bool:
@@ -159,16 +167,14 @@ def _goes_on(end: EndCell, intent: Intent) -> bool:
     return verdict.state is None or (verdict is Verdict.PAUSED and intent is Intent.CANCEL)
 
 
-def _cancel_paused(
-    repo: Repository, record: Record, *, by: str, note: str | None
-) -> Stopping | None:
+def _cancel_paused(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     """By an open cell, whose epoch is never queued. None when the job was resumed instead."""
-    opened, ours = open_epoch(repo, record, Opening.CANCEL, by=by, note=note)
+    opened, ours = open_epoch(repo, record, Opening.CANCEL, by=wish.by, note=wish.note)
     settle_open(repo, opened)
     if opened.kind is not Opening.CANCEL:
         return None
     end = repo.find_end(record.id, opened.record.epoch)
-    return None if end is None else Stopping(end.record, None, stopped_now=ours)
+    return None if end is None else wish.at_rest(end.record, ours=ours)
 
 
 # --- out of its rest ------------------------------------------------------------------------

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from stado.core import keys
-from stado.core.records import Ending, Holder, Intent, Phase
+from stado.core.records import Ending, Holder, Intent, Phase, Record
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Ambiguous, NotFound
 from stado.jobs.asking import ask
-from stado.jobs.changes import Stopping, cancel, pause_queue, rerun, resume_queue
+from stado.jobs.changes import Stopping, cancel, pause, pause_queue, rerun, resume_queue
 from stado.jobs.claim import claim
 from stado.jobs.endings import claim_for_intent, give_verdict, settle, settle_own
 from stado.jobs.life import LifeSigns
@@ -19,7 +19,7 @@ from stado.jobs.repository import Repository
 from stado.jobs.status import story
 from stado.storage.faults import Fault, FaultKind, FaultyStore, ScriptedFaults
 from stado.storage.observe import CountingStore, Operation
-from tests.jobs.actors import Actor, Crash, mortal
+from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
 from tests.jobs.world import ALICE, BOB, World, heal
 
 
@@ -180,6 +180,43 @@ def test_a_reaper_finishes_the_intent_of_a_dead_canceller(world: World) -> None:
     assert claim_for_intent(world.repo, record, intent=Intent.CANCEL, by="ada")
     world.lose(Reaper(world.repo, by="coordinator"))
     assert world.states(job) == {State.CANCELLED}
+
+
+@pytest.mark.parametrize("paused_before", [False, True])
+def test_what_ends_by_our_request_while_we_ask_was_stopped_by_us(
+    world: World, paused_before: bool
+) -> None:
+    """And not before: whoever else tells the outcome first, it is what this call has done. One
+    that is to be paused too comes to rest in between, and its holder goes on to cancel it."""
+    job = world.submit()
+    claimed = world.start()
+    if paused_before:
+        pause(world.repo, job, by="ada")
+
+    def meet_it(operation: Operation, key: str) -> None:
+        if (operation, key) in writes_of_asks and not world.repo.find_end(job, 1):
+            world.end(claimed, Verdict.PAUSED if paused_before else Verdict.CANCELLED)
+
+    asks = keys.asks(job, 1)
+    writes_of_asks = {(Operation.CREATE, asks), (Operation.REPLACE, asks)}
+    answer = cancel(world.repo_over(GuardedStore(world.store, after=meet_it)), job, by="ada")
+    assert (answer.record.state, answer.stopped_now) == (State.CANCELLED, True)
+    assert not send_cancel(world, job).stopped_now
+
+
+def test_what_another_has_asked_for_was_not_stopped_by_us(world: World) -> None:
+    job = world.submit()
+    claimed = world.start()
+    cancel(world.repo, job, by="bob")
+
+    def meet_it(operation: Operation, key: str) -> None:
+        if (operation, key) == (Operation.GET, keys.asks(job, 1)) and not ended:
+            ended.append(world.end(claimed, Verdict.CANCELLED))
+
+    ended: list[Record] = []
+    answer = cancel(world.repo_over(GuardedStore(world.store, after=meet_it)), job, by="ada")
+    assert (answer.record.state, answer.stopped_now) == (State.CANCELLED, False)
+    assert ended
 
 
 @pytest.mark.parametrize("at", range(14))

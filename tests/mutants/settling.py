@@ -6,7 +6,7 @@ from stado.core import keys, moves
 from stado.core.records import ClaimCell, EndCell, Ending, Intent, Record, policy_name
 from stado.core.states import State, Verdict
 from stado.jobs import asking, changes, endings, finding, policy_seals
-from stado.jobs.changes import Stopping
+from stado.jobs.changes import Stopping, _Wish
 from stado.jobs.finding import Found
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import Version
@@ -135,10 +135,8 @@ def expect_any_epoch(repo: Repository, expected: Record, cells: Cells) -> Found 
     return None
 
 
-def ask_and_be_content(
-    repo: Repository, record: Record, intent: Intent, *, by: str, note: str | None
-) -> Stopping:
-    asked = asking.ask(repo, record.id, record.epoch, intent, by=by, note=note)
+def ask_and_be_content(repo: Repository, record: Record, wish: _Wish) -> Stopping:
+    asked = asking.ask(repo, record.id, record.epoch, wish.intent, by=wish.by, note=wish.note)
     return Stopping(record, asked, stopped_now=False)
 
 
