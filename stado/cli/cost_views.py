@@ -1,17 +1,33 @@
-"""What jobs cost: tables, fields of JSON, and what is to be said of them."""
+"""What each command about cost shows of what it found. Asks no store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stado.cli import render
-from stado.cli.stories import moment_text
+from stado.cli.cost_words import (
+    about_fields,
+    catalog_note,
+    dollars,
+    more_notes,
+    rounded,
+    since_note,
+    table,
+    trouble_notes,
+)
+from stado.cli.shown import Shown
 from stado.cli.tables import Column
-from stado.cli.usage_views import dark_notes
-from stado.core.costs import Catalog, CostSum, CostTally
-from stado.jobs.costs import Seen
-from stado.jobs.usage import RUNNING_MAX
+from stado.core.costs import (
+    Anomaly,
+    Catalog,
+    CostForecast,
+    CostSum,
+    CostTally,
+    Estimate,
+    Saving,
+)
+from stado.jobs.costs import Idle, IdleReport, Seen
 
 _FIELDS = {
     "target": "target",
@@ -24,25 +40,42 @@ _FIELDS = {
     "day": "day",
 }
 _OF_NONE = "(none)"
-UNPRICED = "unpriced"
-_A_CENT = 0.01
+_TELLING_MIN = 5
+"""Fewer observed jobs say little of a spread."""
 
 
-def dollars(amount: float | None) -> str:
-    """`$1,234.50`, `$0.0042`; a little is not nothing: `<$0.0001`; what has no price is
-    `unpriced`."""
-    if amount is None:
-        return UNPRICED
-    if 0 < amount < _A_CENT:
-        return "<$0.0001" if amount < _A_CENT / 100 else f"${amount:.4f}"
-    return f"${amount:,.2f}"
+# --- what jobs cost -----------------------------------------------------------------------
 
 
-def rounded(amount: float | None) -> float | None:
-    return None if amount is None else round(amount, 6)
+def report(
+    tally: CostTally, seen: Seen, catalog: Catalog, *, by: str, limit: int, by_default: bool
+) -> Shown:
+    """`limit`: of the lines; JSON has all. `by_default`: nobody said from when on."""
+    groups = _ordered(tally, by)
+    return Shown(
+        {
+            **about_fields(seen, catalog),
+            "by": by,
+            "total": _sum_fields(tally.total()),
+            "groups": [{_FIELDS[by]: name, **_sum_fields(one)} for name, one in groups],
+        },
+        _report_lines(groups, tally.total(), by=by, limit=limit),
+        [
+            *more_notes(len(groups), limit),
+            *_sum_notes(tally.total(), seen, catalog, by_default=by_default),
+        ],
+    )
 
 
-def sum_fields(group: CostSum) -> dict[str, Any]:
+def _ordered(tally: CostTally, by: str) -> list[tuple[str | None, CostSum]]:
+    """The dearest first, days by their dates."""
+    groups = tally.groups.items()
+    if by == "day":
+        return sorted(groups, key=lambda each: each[0] or "")
+    return sorted(groups, key=lambda each: (-each[1].dollars, -each[1].unpriced_ms, each[0] or ""))
+
+
+def _sum_fields(group: CostSum) -> dict[str, Any]:
     return {
         "cost_usd": rounded(group.known),
         "failed_cost_usd": None if group.known is None else rounded(group.failed_dollars),
@@ -57,45 +90,14 @@ def sum_fields(group: CostSum) -> dict[str, Any]:
     }
 
 
-def report_fields(
-    tally: CostTally, seen: Seen, *, by: str, catalog: Catalog, limit: int | None
-) -> dict[str, Any]:
-    return {
-        **about_fields(seen, catalog),
-        "by": by,
-        "total": sum_fields(tally.total()),
-        "groups": [{_FIELDS[by]: name, **sum_fields(one)} for name, one in ordered(tally, by)][
-            :limit
-        ],
-    }
-
-
-def about_fields(seen: Seen, catalog: Catalog) -> dict[str, Any]:
-    """What all answers about cost have."""
-    return {
-        "since": render.instant_text(seen.since),
-        "until": render.instant_text(seen.until),
-        "prices": {"as_of": catalog.as_of.isoformat(), "source": catalog.source},
-        "unreadable": seen.unreadable,
-        "unreadable_segments": seen.dark,
-    }
-
-
-def ordered(tally: CostTally, by: str) -> list[tuple[str | None, CostSum]]:
-    """The dearest first, days by their dates."""
-    groups = tally.groups.items()
-    if by == "day":
-        return sorted(groups, key=lambda each: each[0] or "")
-    return sorted(groups, key=lambda each: (-each[1].dollars, -each[1].unpriced_ms, each[0] or ""))
-
-
-def report_lines(tally: CostTally, *, by: str, limit: int) -> Iterator[str]:
-    groups = ordered(tally, by)
+def _report_lines(
+    groups: Sequence[tuple[str | None, CostSum]], total: CostSum, *, by: str, limit: int
+) -> list[str]:
     if not groups:
-        return
-    rows = [_cells(name or _OF_NONE, one) for name, one in groups[:limit]]
+        return []
+    rows = [_sum_cells(name or _OF_NONE, one) for name, one in groups[:limit]]
     if len(groups) > 1:
-        rows.append(_cells("total", tally.total()))
+        rows.append(_sum_cells("total", total))
     columns = [
         Column(by.upper(), width_max=40),
         Column("COST", right=True),
@@ -105,13 +107,13 @@ def report_lines(tally: CostTally, *, by: str, limit: int) -> Iterator[str]:
         Column("TIME", right=True),
         Column("UNPRICED", right=True),
     ]
-    if not tally.total().unpriced_epochs:
+    if not total.unpriced_epochs:
         del columns[-1]
         rows = [row[:-1] for row in rows]
-    yield from render.clean_table_lines(columns, rows)
+    return render.clean_table_lines(columns, rows)
 
 
-def _cells(name: str, group: CostSum) -> list[str]:
+def _sum_cells(name: str, group: CostSum) -> list[str]:
     failed = "-" if group.known is None else dollars(group.failed_dollars)
     return [
         name,
@@ -131,13 +133,10 @@ def _unpriced(group: CostSum) -> str:
     return f"{epochs}, {render.duration(group.unpriced_ms / 1000)}"
 
 
-def notes(
-    total: CostSum, seen: Seen, catalog: Catalog, *, by_default: bool = False
-) -> Iterator[str]:
+def _sum_notes(total: CostSum, seen: Seen, catalog: Catalog, *, by_default: bool) -> Iterator[str]:
     if not total.epochs:
         yield "nothing ran in this time"
-    days = " (30 days; --since WHEN for another time)" if by_default else ""
-    yield f"since {moment_text(seen.since)}{days}; what runs counts up to now"
+    yield since_note(seen, by_default=by_default)
     if total.unpriced_epochs:
         yield (
             f"{_unpriced(total)} have no price and are in no sum: state one with `stado hosts set "
@@ -147,27 +146,217 @@ def notes(
         month = total.output_bytes / 1e9 * catalog.gb_month
         size = render.size_text(total.output_bytes)
         yield f"besides, their output, {size}, costs {dollars(month)} a month to keep"
-    yield f"prices that no host stated: {catalog.source}, of {catalog.as_of.isoformat()}"
+    yield catalog_note(catalog)
     yield from trouble_notes(seen)
 
 
-def trouble_notes(seen: Seen) -> Iterator[str]:
-    if seen.running_cut:
-        yield f"more than {RUNNING_MAX:,} jobs run: the rest of them is not counted"
-    for job_id in seen.unreadable:
-        yield f"{job_id} runs and cannot be read: it is not counted"
-    yield from dark_notes(seen.dark)
+# --- who bears it, and what nobody does ---------------------------------------------------
 
 
-def more_text(rows: int, limit: int) -> Iterator[str]:
-    if rows > limit:
-        yield f"the first {limit:,} of {rows:,} rows: --limit N, or --json for all"
+def allocation(
+    tally: CostTally,
+    idle: IdleReport,
+    seen: Seen,
+    catalog: Catalog,
+    *,
+    limit: int,
+    by_default: bool,
+) -> Shown:
+    groups = _ordered(tally, "user")
+    whole = tally.total().dollars
+    hosts = sorted(idle.hosts, key=lambda each: -each.idle)
+    shares = [(name, one, one.dollars / whole if whole else None) for name, one in groups]
+    lines = table(
+        ("USER", "COST", "PART", "UNPRICED EPOCHS"),
+        [
+            [
+                str(name),
+                dollars(one.known),
+                "-" if share is None else f"{100 * share:.1f} %",
+                f"{one.unpriced_epochs:,}",
+            ]
+            for name, one, share in shares[:limit]
+        ],
+    )
+    if hosts:
+        lines += [
+            "",
+            *table(("HOST", "AN HOUR", "LAST DAY", "OF IT IDLE"), map(_idle_cells, hosts)),
+        ]
+    notes = [*more_notes(len(groups), limit)]
+    if idle.unpriced:
+        notes.append(f"{render.plural(idle.unpriced, 'host')} at work without a price")
+    return Shown(
+        {
+            **about_fields(seen, catalog),
+            "total": _sum_fields(tally.total()),
+            "users": [
+                {
+                    "user": name,
+                    "share": None if share is None else round(share, 6),
+                    **_sum_fields(one),
+                }
+                for name, one, share in shares
+            ],
+            "hosts": [_idle_fields(one) for one in idle.hosts],
+            "hosts_unpriced": idle.unpriced,
+        },
+        lines,
+        [*notes, *_sum_notes(tally.total(), seen, catalog, by_default=by_default)],
+    )
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The first column and those that begin with `-` are words, the others figures."""
-    columns = [
-        Column(title.removeprefix("-"), right=not (title.startswith("-") or not number))
-        for number, title in enumerate(titles)
+def _idle_fields(host: Idle) -> dict[str, Any]:
+    return {
+        "worker": host.consumer,
+        "price_per_hour": host.price_per_hour,
+        "last_day_usd": rounded(host.day_dollars),
+        "idle_usd": rounded(host.idle),
+    }
+
+
+def _idle_cells(host: Idle) -> list[str]:
+    price = f"${host.price_per_hour:g}"
+    return [host.consumer, price, dollars(host.day_dollars), dollars(host.idle)]
+
+
+# --- what is to come ----------------------------------------------------------------------
+
+
+def forecast(told: CostForecast, seen: Seen, catalog: Catalog) -> Shown:
+    line = (
+        f"{told.month}: {dollars(told.dollars)}, of which {dollars(told.spent)} are spent and "
+        f"{told.days_left:.1f} days at {dollars(told.per_day)} are to come"
+    )
+    unpriced = told.unpriced_epochs
+    of_it = [f"{render.plural(unpriced, 'epoch')} of it without a price"] if unpriced else []
+    return Shown(
+        {
+            **about_fields(seen, catalog),
+            "month": told.month,
+            "spent_usd": rounded(told.spent),
+            "per_day_usd": rounded(told.per_day),
+            "days_left": round(told.days_left, 3),
+            "cost_usd": rounded(told.dollars),
+            "unpriced_epochs": unpriced,
+        },
+        [line],
+        [*of_it, *trouble_notes(seen)],
+    )
+
+
+def estimates(
+    found: Sequence[Estimate], seen: Seen, catalog: Catalog, *, model: str, jobs: int
+) -> Shown:
+    """`found`: one a target, at least one."""
+    notes = [f"{render.plural(jobs, 'job')} of {model}; the spread has eight of ten observed jobs"]
+    if min(len(one.observed.dollars) for one in found) < _TELLING_MIN:
+        notes.append("fewer than five observed jobs tell little of a spread")
+    return Shown(
+        {
+            **about_fields(seen, catalog),
+            "model": model,
+            "jobs": jobs,
+            "targets": [_estimate_fields(one) for one in found],
+        },
+        table(
+            ("TARGET", "COST", "SPREAD", "A JOB", "TIME A JOB", "OBSERVED"),
+            map(_estimate_cells, found),
+        ),
+        [*notes, *trouble_notes(seen)],
+    )
+
+
+def _estimate_fields(one: Estimate) -> dict[str, Any]:
+    return {
+        "target": one.observed.target,
+        "cost_usd": rounded(one.dollars),
+        "low_usd": rounded(one.low),
+        "high_usd": rounded(one.high),
+        "cost_usd_per_job": rounded(one.observed.median),
+        "hours_per_job": round(one.observed.hours, 4),
+        "observed_jobs": len(one.observed.dollars),
+    }
+
+
+def _estimate_cells(one: Estimate) -> list[str]:
+    return [
+        one.observed.target,
+        dollars(one.dollars),
+        f"{dollars(one.low)} to {dollars(one.high)}",
+        dollars(one.observed.median),
+        render.duration(one.observed.hours * 3600),
+        f"{len(one.observed.dollars):,}",
     ]
-    yield from render.clean_table_lines(columns, list(rows))
+
+
+# --- what stands out ----------------------------------------------------------------------
+
+
+def anomalies(found: Sequence[Anomaly], seen: Seen, catalog: Catalog, *, limit: int) -> Shown:
+    return _found(
+        "anomalies",
+        [
+            {
+                "job_id": one.job_id,
+                "model": one.model,
+                "target": one.target,
+                "cost_usd": rounded(one.dollars),
+                "median_usd": rounded(one.median),
+            }
+            for one in found
+        ],
+        table(
+            ("JOB", "COST", "MEDIAN", "-MODEL", "-TARGET"),
+            [
+                [one.job_id, dollars(one.dollars), dollars(one.median), one.model, one.target]
+                for one in found[:limit]
+            ],
+        ),
+        (seen, catalog),
+        limit=limit,
+        nothing="no job stands out",
+    )
+
+
+def savings(found: Sequence[Saving], seen: Seen, catalog: Catalog, *, limit: int) -> Shown:
+    return _found(
+        "savings",
+        [
+            {
+                "model": one.model,
+                "target": one.target,
+                "cheapest": one.cheapest,
+                "jobs": one.jobs,
+                "saving_usd": rounded(one.dollars),
+            }
+            for one in found
+        ],
+        table(
+            ("MODEL", "SAVED", "JOBS", "-RAN ON", "-CHEAPEST ON"),
+            [
+                [one.model, dollars(one.dollars), f"{one.jobs:,}", one.target, one.cheapest]
+                for one in found[:limit]
+            ],
+        ),
+        (seen, catalog),
+        limit=limit,
+        nothing="nothing to save is known",
+    )
+
+
+def _found(
+    name: str,
+    fields: Sequence[dict[str, Any]],
+    lines: Sequence[str],
+    about: tuple[Seen, Catalog],
+    *,
+    limit: int,
+    nothing: str,
+) -> Shown:
+    """All of what was found as fields, some as lines, or that it is `nothing`."""
+    return Shown(
+        {**about_fields(*about), name: fields},
+        lines or [nothing],
+        [*more_notes(len(fields), limit), *trouble_notes(about[0])],
+    )

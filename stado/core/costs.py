@@ -356,7 +356,8 @@ def _savings_in(models: Iterable[list[Observed]]) -> Iterator[Saving]:
 
 # --- what is to come ----------------------------------------------------------------------
 
-_FORECAST_DAYS = 7
+FORECAST_DAYS = 7
+"""The whole days, up to today, whose mean tells of the days to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,11 +399,11 @@ def forecast(days: Days, *, now_ms: int, month_end_ms: int) -> CostForecast:
     """`month_end_ms`: when the month of `now_ms` ends."""
     today = now_ms // DAY_MS
     month = day_of(now_ms)[:7]
-    last = [day_of(number * DAY_MS) for number in range(today - _FORECAST_DAYS, today)]
+    last = [day_of(number * DAY_MS) for number in range(today - FORECAST_DAYS, today)]
     return CostForecast(
         month=month,
         spent=sum(cost for day, cost in days.dollars.items() if day.startswith(month)),
-        per_day=sum(days.dollars.get(day, 0.0) for day in last) / _FORECAST_DAYS,
+        per_day=sum(days.dollars.get(day, 0.0) for day in last) / FORECAST_DAYS,
         days_left=max(0.0, (month_end_ms - now_ms) / DAY_MS),
         unpriced_epochs=sum(n for day, n in days.unpriced.items() if day.startswith(month)),
     )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from stado.core.costs import Catalog, CostTally
+from stado.core.costs import FORECAST_DAYS, Catalog, CostForecast, CostTally, Days, forecast
 from stado.core.ids import milliseconds
 from stado.core.usage import Use, digest_word
 from stado.jobs.health import AgentSight, AgentState, agents
 from stado.jobs.ledger import Ledger, read_uses
 from stado.jobs.repository import Repository
 from stado.jobs.usage import see_running
+
+_A_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,15 @@ class Seen:
         for use in self.running:
             yield use, True
 
+    def of(self, user: str) -> Seen:
+        """One user's part of it."""
+        names = (user, digest_word(user))
+        return replace(
+            self,
+            ended=[use for use in self.ended if use.user in names],
+            running=[use for use in self.running if use.user in names],
+        )
+
 
 def see_uses(repo: Repository, since: datetime, *, user: str | None = None) -> Seen:
     """Each epoch once. `user`: None means everybody's. Requests: as of `stado usage`."""
@@ -46,22 +57,19 @@ def see_uses(repo: Repository, since: datetime, *, user: str | None = None) -> S
     live = {one.name: one.use for one in running.found if one.use is not None}
     since_ms = milliseconds(since)
     found = read_uses(Ledger(repo), repo, from_ms=since_ms)
-    ended = [use for use in found.uses() if use.ended_ms > since_ms and _is_of(use, user)]
+    ended = [use for use in found.uses() if use.ended_ms > since_ms]
     for use in ended:
         live.pop(use.name, None)
-    return Seen(
+    seen = Seen(
         since,
         until,
         ended,
-        [use for use in live.values() if _is_of(use, user)],
+        list(live.values()),
         found.unreadable,
         running.unreadable,
         running.cut,
     )
-
-
-def _is_of(use: Use, user: str | None) -> bool:
-    return user is None or use.user in (user, digest_word(user))
+    return seen if user is None else seen.of(user)
 
 
 def tally_of(seen: Seen, by: str, catalog: Catalog) -> CostTally:
@@ -69,6 +77,24 @@ def tally_of(seen: Seen, by: str, catalog: Catalog) -> CostTally:
     for use, running in seen.uses:
         tally.add(use, running=running)
     return tally
+
+
+# --- what is to come ----------------------------------------------------------------------
+
+
+def see_month(
+    repo: Repository, catalog: Catalog, *, user: str | None = None
+) -> tuple[Seen, CostForecast]:
+    """Of this month, in UTC, and of the days by whose mean the rest of it is told."""
+    now = repo.now()
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    next_month = (month + timedelta(days=32)).replace(day=1)
+    seen = see_uses(repo, min(month, now - timedelta(days=FORECAST_DAYS + 1)), user=user)
+    days = Days(catalog)
+    for use, _ in seen.uses:
+        days.add(use)
+    told = forecast(days, now_ms=milliseconds(now), month_end_ms=milliseconds(next_month))
+    return seen, told
 
 
 # --- hosts that are there and do little ---------------------------------------------------
@@ -96,17 +122,27 @@ class IdleReport:
     """Hosts that work and have no price."""
 
 
-def see_idle(repo: Repository, seen: Seen) -> IdleReport:
-    """Of the last 24 hours, as if each host had been there all the time; `seen` has to reach back
-    so far. A listing, and a read for each agent."""
+def see_allocation(
+    repo: Repository, since: datetime, *, user: str | None = None
+) -> tuple[Seen, IdleReport]:
+    """What was used from a moment on, by one user or by all; and of the last 24 hours, what hosts
+    cost that did little, by whoever's jobs, as if each had been there all the time. Requests: as of
+    `see_uses`, a listing, and a read for each agent."""
+    begin = min(since, repo.now() - _A_DAY)
+    everybodys = see_uses(repo, begin)
+    seen = everybodys if user is None else everybodys.of(user)
+    return replace(seen, since=since), _idle_report(repo, everybodys)
+
+
+def _idle_report(repo: Repository, seen: Seen) -> IdleReport:
+    """`seen` has to reach a day back."""
     sights = [one for one in agents(repo) if one.state is not AgentState.STOPPED]
     priced = [one for one in sights if one.capacity.price_per_hour is not None]
     return IdleReport(list(_idle(priced, seen)), len(sights) - len(priced))
 
 
 def _idle(sights: Iterable[AgentSight], seen: Seen) -> Iterator[Idle]:
-    day = timedelta(days=1)
-    since_ms = milliseconds(seen.until - day)
+    since_ms = milliseconds(seen.until - _A_DAY)
     borne: dict[str | None, float] = {}
     for use, _ in seen.uses:
         within = use.since(since_ms)
