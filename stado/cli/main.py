@@ -170,7 +170,9 @@ _SCHEDULE = LazyGroup(
     name="schedule",
     help="Submit jobs again and again, by the clock.",
     lazy={
-        "create": LazyCommand("stado.cli.schedule", "create", "Submit a command by the clock."),
+        "create": LazyCommand(
+            "stado.cli.schedule_creation", "create", "Submit a command by the clock."
+        ),
         "list": LazyCommand("stado.cli.schedule", "list_schedules", "List the schedules."),
         "show": LazyCommand("stado.cli.schedule", "show", "Tell all about a schedule."),
         "next": LazyCommand("stado.cli.schedule", "coming", "Show when it is due next."),

@@ -1,30 +1,32 @@
-"""Schedules in words, tables and JSON."""
+"""Schedules in words, tables and JSON. Asks no store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
 from stado.cli import render, views
 from stado.cli.render import instant_text, short_duration
+from stado.cli.shown import Shown
 from stado.cli.stories import LABEL_WIDTH, ago_text, moment_text
 from stado.cli.tables import Column
 from stado.core.schedules import (
     LEASES_LATE,
     DroppedFire,
     DropReason,
+    Fire,
     Schedule,
     count_words,
 )
 from stado.core.spec import Spec
 from stado.core.states import State
 from stado.core.zones import find_zone
-from stado.jobs.schedules import Outcome, ScheduleRow
+from stado.jobs.schedules import Outcome, ScheduleList, ScheduleRow
 
 _STYLES = {"paused": "yellow", "over": "bright_black"}
 
-COLUMNS = (
+_COLUMNS = (
     Column("SCHEDULE", width_max=32),
     Column("CRON", width_max=24),
     Column("ZONE", width_max=20, expendable=True),
@@ -54,16 +56,39 @@ def when_text(schedule: Schedule, zone: tzinfo, now: datetime) -> str:
         return "it is paused"
     if schedule.next_at is None:
         return "it is never due again"
-    seconds = (schedule.next_at - now).total_seconds()
-    when = f"in {render.duration(seconds)}" if seconds >= 0 else f"{render.duration(-seconds)} late"
-    return f"due next {local_text(schedule.next_at, zone)} ({when})"
+    due = schedule.next_at
+    return f"due next {local_text(due, zone)} ({_distance_text(due, now, render.duration)})"
 
 
-# --- tables -------------------------------------------------------------------------------
+def _distance_text(due: datetime, now: datetime, duration: Callable[[float], str]) -> str:
+    """`in 4h 12m`, `3m late`."""
+    seconds = (due - now).total_seconds()
+    return f"in {duration(seconds)}" if seconds >= 0 else f"{duration(-seconds)} late"
 
 
-def cells(rows: Sequence[ScheduleRow], now: datetime) -> list[list[str]]:
-    return [_cells(row, now) for row in rows]
+# --- lists --------------------------------------------------------------------------------
+
+
+def listed(found: ScheduleList, now: datetime, lease_seconds: float) -> Shown:
+    """One page, by name."""
+    rows = found.rows
+    return Shown(
+        {"schedules": [_row_fields(row) for row in rows], "more": found.more},
+        render.clean_table_lines(_COLUMNS, [_cells(row, now) for row in rows]) if rows else [],
+        list(_list_notes(found, now, lease_seconds)),
+    )
+
+
+def _list_notes(found: ScheduleList, now: datetime, lease_seconds: float) -> Iterator[str]:
+    if not found.rows:
+        yield "no schedule yet: `stado schedule create` makes one"
+    for row in found.rows:
+        if row.problem is not None:
+            yield f"stado: schedule {row.name} cannot be read: {row.problem}"
+    if _is_neglected(found.rows, now, lease_seconds):
+        yield "nobody submits what is due: `stado up` or a coordinator does, and agents do"
+    if found.more:
+        yield f"there are more: stado schedule list --after {found.rows[-1].name}"
 
 
 def _cells(row: ScheduleRow, now: datetime) -> list[str]:
@@ -96,11 +121,10 @@ def _next_cell(schedule: Schedule, now: datetime) -> str:
         return "waits"
     if schedule.next_at is None:
         return "over"
-    seconds = (schedule.next_at - now).total_seconds()
-    return f"in {short_duration(seconds)}" if seconds >= 0 else f"{short_duration(-seconds)} late"
+    return _distance_text(schedule.next_at, now, short_duration)
 
 
-def is_neglected(rows: Sequence[ScheduleRow], now: datetime, lease_seconds: float) -> bool:
+def _is_neglected(rows: Sequence[ScheduleRow], now: datetime, lease_seconds: float) -> bool:
     """Whether what was due more than two leases ago still is."""
     schedules = [row.schedule for row in rows if row.schedule is not None]
     dues = [one.next_at for one in schedules if one.paused is None and one.next_at is not None]
@@ -123,9 +147,38 @@ def command_text(schedule: Schedule) -> str:
     return f"{first} (and {len(others):,} more)" if others else first
 
 
-def history_table(
-    found: Sequence[Outcome], zone: tzinfo | None
-) -> tuple[list[Column], list[list[str]]]:
+def coming(
+    schedule: Schedule, dues: Sequence[datetime], zone: tzinfo, now: datetime, *, count: int
+) -> Shown:
+    """`dues`: of `count` that were asked for, those that there are."""
+    if schedule.paused is not None:
+        notes = [f"it is paused: `stado schedule resume {schedule.name}` lets these come"]
+    elif len(dues) < count:
+        notes = ["it is never due after that" if dues else "it is never due again"]
+    else:
+        notes = []
+    return Shown(
+        {
+            "schedule": schedule.name,
+            "zone": schedule.zone,
+            "paused": schedule.paused is not None,
+            "next": [due.astimezone(zone).isoformat(timespec="seconds") for due in dues],
+        },
+        [f"{local_text(due, zone)}  {_distance_text(due, now, render.duration)}" for due in dues],
+        notes,
+    )
+
+
+def history(schedule: Schedule, found: Sequence[Outcome]) -> Shown:
+    """The newest first."""
+    return Shown(
+        {"schedule": schedule.name, "submissions": [_outcome_fields(one) for one in found]},
+        _history_lines(found, find_zone(schedule.zone)) if found else [],
+        [] if found else ["nothing was submitted yet"],
+    )
+
+
+def _history_lines(found: Sequence[Outcome], zone: tzinfo | None) -> list[str]:
     columns = [
         Column("DUE"),
         Column("STATUS", width_max=40, styles={State.FAILED.value: "red"}),
@@ -142,15 +195,36 @@ def history_table(
         ]
         for one in found
     ]
-    return columns, rows
+    return render.clean_table_lines(columns, rows)
+
+
+def submission(schedule: Schedule, fire: Fire) -> Shown:
+    """What was submitted at once, for somebody asked."""
+    base, batch = fire.base_id or "", schedule.request.batch
+    job_ids = schedule.job_ids(fire)
+    jobs = f"{views.jobs_text(len(schedule.request.commands))} as batch {base}"
+    follow = f"status {base} --watch" if batch else f"job watch {base} --follow"
+    return Shown(
+        {"schedule": schedule.name, "run_id": fire.run_id, "job_ids": job_ids},
+        job_ids,
+        [
+            f"submitted {jobs if batch else f'job {base}'} (run {fire.run_id})",
+            f"next: stado {follow}",
+        ],
+    )
 
 
 # --- one schedule -------------------------------------------------------------------------
 
 
-def print_story(schedule: Schedule, last: Outcome | None, now: datetime) -> None:
-    for label, text in _story(schedule, last, now):
-        render.print_wrapped(f"{label:<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
+def story(schedule: Schedule, last: Outcome | None, now: datetime) -> Shown:
+    """`last`: what has become of the last submission."""
+    lines = [
+        line
+        for label, text in _story(schedule, last, now)
+        for line in render.wrapped(f"{label:<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
+    ]
+    return Shown(schedule_fields(schedule, last), lines)
 
 
 def _story(schedule: Schedule, last: Outcome | None, now: datetime) -> Iterator[tuple[str, str]]:
@@ -243,7 +317,7 @@ def schedule_fields(schedule: Schedule, last: Outcome | None) -> dict[str, Any]:
         "paused": paused is not None,
         "paused_by": None if paused is None else paused.by,
         "paused_at": None if paused is None else instant_text(paused.at),
-        "last": None if last is None else outcome_fields(last),
+        "last": None if last is None else _outcome_fields(last),
         "skipped": None if dropped is None else _dropped_fields(dropped),
         "created_by": schedule.created_by,
         "created_at": instant_text(schedule.created_at),
@@ -255,13 +329,13 @@ def schedule_fields(schedule: Schedule, last: Outcome | None) -> dict[str, Any]:
     }
 
 
-def row_fields(row: ScheduleRow) -> dict[str, Any]:
+def _row_fields(row: ScheduleRow) -> dict[str, Any]:
     if row.schedule is None:
         return {"schedule": row.name, "problem": row.problem}
     return {**schedule_fields(row.schedule, row.last), "problem": None}
 
 
-def outcome_fields(outcome: Outcome) -> dict[str, Any]:
+def _outcome_fields(outcome: Outcome) -> dict[str, Any]:
     return {
         "run_id": outcome.run_id,
         "due_at": instant_text(outcome.at) if outcome.was_due else None,

@@ -67,7 +67,7 @@ def test_a_schedule_is_made_with_all_that_a_submission_may_ask_for(
 
 def test_every_option_of_submit_is_one_of_a_schedule() -> None:
     """R212: but for those that name a submission, or wait for its end."""
-    from stado.cli.schedule import create
+    from stado.cli.schedule_creation import create
     from stado.cli.submit import submit
 
     of_submit = {name for option in submit.params for name in option.opts}
