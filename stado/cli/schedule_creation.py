@@ -126,12 +126,12 @@ def create(
         )
         made = create_schedule(repo, schedule)
     said = "schedule" if made.created else "there already: schedule"
-    when = schedule_views.when_text(made.schedule, zone, now)
+    due = schedule_views.when_text(made.schedule, zone, now)
     Shown(
         {**schedule_views.schedule_fields(made.schedule, None), "created": made.created},
         [made.schedule.name],
         [
-            f"{said} {made.schedule.name}: {when}",
+            f"{said} {made.schedule.name}: {due}",
             *_notes_of_instants(made.schedule),
             f"next: stado schedule next {made.schedule.name}",
         ],
