@@ -98,13 +98,13 @@ def beat_and_believe(
 
 
 def seal_what_stands(
-    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str
+    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str, **more: Any
 ) -> Heartbeat | None:
-    return _seal_epoch(repo, record, repo.find_heartbeat(record.id), by=by)
+    return _seal_epoch(repo, record, repo.find_heartbeat(record.id), by=by, **more)
 
 
 def seal_nothing(
-    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str
+    repo: Repository, record: Record, last: Stored[Heartbeat] | None, *, by: str, **_: Any
 ) -> Heartbeat | None:
     if last is not None:
         return last.value

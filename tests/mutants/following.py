@@ -20,8 +20,8 @@ _told_of = moves.told_of
 _counted = itertools.count(1)
 
 
-def launch_after_anything(repo: Repository, final: Record) -> None:
-    _launch_following(repo, final.evolve(state=State.COMPLETED))
+def launch_after_anything(repo: Repository, final: Record, **more: bool) -> None:
+    _launch_following(repo, final.evolve(state=State.COMPLETED), **more)
 
 
 def any_run_id(root: str, number: int) -> str:

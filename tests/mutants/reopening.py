@@ -99,13 +99,13 @@ MUTANTS = (
         "repair leaves opened epochs",
         "Repair settles the open cell that an entry without a record leads to.",
         f"{REOPENINGS}::test_repair_goes_on_for_an_opener_that_died",
-        replaced(queue_index, "settle_open", lambda *_: None),
+        replaced(queue_index, "settle_open", lambda *_, **__: None),
     ),
     Mutant(
         "finders leave opened epochs",
         "Who finds an epoch that is opened and not queued goes on for its opener.",
         "tests/jobs/test_reopening.py::test_who_looks_goes_on_for_an_opener_that_died",
-        replaced(finding, "settle_open", lambda *_: None),
+        replaced(finding, "settle_open", lambda *_, **__: None),
         fails_with=Ambiguous,
     ),
     Mutant(

@@ -74,8 +74,11 @@ def seal_over_others(repo: Repository, final: Record) -> None:
     _seal_policy(repo, final)
 
 
-def queue_whatever_has_begun(repo: Repository, following: Record) -> None:
-    repo.create_entry(following)
+def queue_whatever_has_begun(
+    repo: Repository, following: Record, *, announced: bool = False
+) -> None:
+    if not announced:
+        repo.create_entry(following)
     endings.project(repo, following)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -47,6 +48,39 @@ def test_a_scenario_fails_without_the_rule_that_it_is_about(
         with pytest.raises(mutant.fails_with):
             play(mutant, tmp_path / "without")
     play(mutant, tmp_path / "again")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_can_be_called_as_what_it_replaces(mutant: Mutant) -> None:
+    """Else its scenario may fail for the call alone, whatever becomes of the rule."""
+
+    class Bound:
+        @staticmethod
+        def setattr(owner: object, name: str, by: object, raising: bool) -> None:
+            original = getattr(owner, name)
+            if inspect.isfunction(by) and inspect.isfunction(original):
+                bind_as(inspect.signature(original), by)
+
+    mutant.switch_off(cast(pytest.MonkeyPatch, Bound))
+
+
+def bind_as(called: inspect.Signature, by: Callable[..., object]) -> None:
+    """Raises `TypeError` where `by` does not take all that such calls may give it."""
+    parameters = called.parameters.values()
+    named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    inspect.signature(by).bind(*(None for one in parameters if one.kind in kinds), **named)
+
+
+def test_a_mutant_that_takes_less_is_told() -> None:
+    def rule(repo: str, *, saved_at: int = 0) -> None:
+        """What the product does."""
+
+    def less(repo: str) -> None:
+        """What takes its place."""
+
+    with pytest.raises(TypeError, match="saved_at"):
+        bind_as(inspect.signature(rule), less)
 
 
 def test_names_of_mutants_are_their_own() -> None:
