@@ -176,7 +176,16 @@ def requests_of_operators() -> set[Request]:
     _keep_a_host(requests)
     _reap_on_a_host(requests)
     _see_who_has_the_places(requests)
+    _list_what_is_paused(requests)
     return requests
+
+
+def _list_what_is_paused(requests: set[Request]) -> None:
+    world = World()
+    job = world.submit()
+    pause(world.repo, job, by="ada")
+    (row,) = newest(world.repo_over(RecordingStore(world.store, requests)), limit=5).rows
+    assert row.record is not None
 
 
 def _keep_a_host(requests: set[Request]) -> None:

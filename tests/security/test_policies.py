@@ -113,6 +113,16 @@ def test_a_claim_takes_the_condition_that_makes_it_one() -> None:
     assert not s3_policy("agent").allows(Ask("s3:PutObject", key))
 
 
+@each_cloud
+@each_role
+def test_nothing_is_allowed_twice(cloud: str, role: str) -> None:
+    grants = [
+        (grant.permission, grant.pattern, grant.condition)
+        for grant in CLOUDS[cloud][0](role).grants
+    ]
+    assert sorted(set(grants), key=str) == sorted(grants, key=str)
+
+
 # --- what the clouds take -------------------------------------------------------------------
 
 
