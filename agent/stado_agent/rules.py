@@ -11,15 +11,12 @@ from datetime import datetime
 
 from stado.core import keys
 from stado.core.records import Hindrance
-from stado.core.settings import DeploymentSettings
+from stado.core.settings import WORKERS_LOOK_SECONDS, DeploymentSettings
 from stado.errors import StoreError, Unreadable
 from stado.jobs.repository import Repository
 from stado.jobs.settings import read_settings
 
 log = logging.getLogger(__name__)
-
-_READ_AGAIN_SECONDS = 120.0
-"""One read; people are told that a change may take so long."""
 
 _TRY_AGAIN_SECONDS = 10.0
 
@@ -47,7 +44,7 @@ class Rules:
             self._due_at = now + _TRY_AGAIN_SECONDS
             self._note_failure(error)
         else:
-            self._due_at = now + _READ_AGAIN_SECONDS
+            self._due_at = now + WORKERS_LOOK_SECONDS
             self._ailing, self.hindrance = False, None
 
     def _note_failure(self, error: Exception) -> None:

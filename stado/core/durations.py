@@ -16,6 +16,18 @@ DURATION_FORM = "a positive whole number of seconds, or one with s, m, h or d be
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TEXT = re.compile(r"([0-9]{1,9})([smhd]?)")
+_WORDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)[ \t]*([a-z]{1,7})")
+_SPELT = {
+    word: unit
+    for unit, words in {
+        "s": "s sec secs second seconds",
+        "m": "m min mins minute minutes",
+        "h": "h hr hrs hour hours",
+        "d": "d day days",
+    }.items()
+    for word in words.split()
+}
+"""Units as people write them, who mean them all the same."""
 
 
 def parse_duration(text: str) -> int | None:
@@ -25,6 +37,25 @@ def parse_duration(text: str) -> int | None:
         return None
     seconds = int(match[1]) * _UNITS[match[2]]
     return seconds if 1 <= seconds <= DURATION_SECONDS_MAX else None
+
+
+def meant_duration(text: str) -> str | None:
+    """How a duration is written that somebody wrote otherwise: `2h` for `2 h`, `90m` for `1h 30min`
+    and for `1.5 hours`; None where it cannot be told."""
+    words = _WORDS.findall(text.lower())
+    if not words or _WORDS.sub("", text.lower()).strip(" \t,"):
+        return None
+    total = 0.0
+    for number, word in words:
+        unit = _SPELT.get(word)
+        if unit is None:
+            return None
+        total += float(number) * _UNITS[unit]
+    return duration_text(int(total)) if _is_duration(total) else None
+
+
+def _is_duration(seconds: float) -> bool:
+    return seconds.is_integer() and 1 <= seconds <= DURATION_SECONDS_MAX
 
 
 def duration_text(seconds: int) -> str:

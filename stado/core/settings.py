@@ -31,6 +31,9 @@ from stado.core.window_words import WINDOWS_MAX, WindowText, parse_windows
 from stado.errors import Refused
 
 LIMIT_MAX = 100_000
+WORKERS_LOOK_SECONDS = 120.0
+"""Workers read the settings so often; people are told that a change may take so long."""
+
 GROUPS_MAX = 1000
 
 

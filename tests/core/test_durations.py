@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stado.core.durations import DURATION_SECONDS_MAX, duration_text, parse_duration
+from stado.core.durations import (
+    DURATION_SECONDS_MAX,
+    duration_text,
+    meant_duration,
+    parse_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,30 @@ def test_a_duration_is_a_whole_number_with_a_unit(text: str, seconds: int) -> No
 def test_what_is_none_is_told(text: str) -> None:
     """R98."""
     assert parse_duration(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2 h", "2h"),
+        ("2H", "2h"),
+        ("1.5 hours", "90m"),
+        ("1h30m", "90m"),
+        ("1 day, 1 minute", "1441m"),
+        ("90sec", "90s"),
+        ("2 x", None),
+        ("h", None),
+        ("-2h", None),
+        ("0h", None),
+        ("0.1s", None),
+        ("99999d", None),
+        ("", None),
+        ("2 h and more", None),
+    ],
+)
+def test_what_is_meant_is_written_as_it_is_taken(text: str, meant: str | None) -> None:
+    assert meant_duration(text) == meant
+    assert meant is None or parse_duration(meant)
 
 
 @pytest.mark.parametrize(
