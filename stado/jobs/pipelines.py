@@ -18,7 +18,7 @@ from stado.core.states import Kind, State
 from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs import snapshots, submission
 from stado.jobs.policy_seals import find_seal
-from stado.jobs.repository import Repository
+from stado.jobs.repository import Repository, Stored
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ def launch_following(repo: Repository, final: Record, *, though_cancelled: bool 
     cancel was asked of it before it had, but for who is about to cancel what this queues.
 
     Two reads, and one more for each further step, where there is one; else none. A crash on the way
-    leaves a run that is not complete, which the submission sweep finishes, or none, which the next
-    settler makes.
+    leaves a run that is not complete, which the next settler finishes once it is older than a
+    lease, and else the submission sweep, or none, which the next settler makes.
 
     What cannot be launched is told and left: the job before it has completed all the same."""
     launches = pipelines.launches(final) if final.state is State.COMPLETED else []
@@ -45,21 +45,37 @@ def launch_following(repo: Repository, final: Record, *, though_cancelled: bool 
 def _launch_once(repo: Repository, final: Record, launch: Launch) -> None:
     root = pipelines.root_of(final)
     run_id = pipelines.step_run_id(root, launch.number)
-    run, held = find_step(repo, root, launch.number)
+    stored, held = _find_step(repo, root, launch.number)
     if held is not None:
         _tell_not_launched(final, launch, f"run id {run_id} is another run's")
-    elif run is None:
+    elif stored is None:
         _launch(repo, final, launch, run_id)
+    elif _was_left(repo, stored.value):
+        submission.finish_begun(repo, stored)
+
+
+def _was_left(repo: Repository, run: RunRecord) -> bool:
+    """Whether its launcher is gone: whoever else writes the same would queue a job again that has
+    been claimed meanwhile."""
+    age_seconds = (repo.now() - run.submitted_at).total_seconds()
+    return not run.complete and age_seconds > repo.deployment.lease_seconds
 
 
 def find_step(repo: Repository, root: str, number: int) -> tuple[RunRecord | None, Held | None]:
     """The run of a step; or why there will be none. One read."""
+    stored, held = _find_step(repo, root, number)
+    return None if stored is None else stored.value, held
+
+
+def _find_step(
+    repo: Repository, root: str, number: int
+) -> tuple[Stored[RunRecord] | None, Held | None]:
     stored = repo.find_run(pipelines.step_run_id(root, number))
     if stored is None:
         return None, None
     if not pipelines.is_of_step(stored.value, root, number):
         return None, Held.RUN_ID_TAKEN
-    return stored.value, None
+    return stored, None
 
 
 def held_after(repo: Repository, job_id: str, epoch: int) -> Held | None:

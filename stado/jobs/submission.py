@@ -81,6 +81,32 @@ def mark_complete(repo: Repository, stored: Stored[RunRecord]) -> None:
     raise Conflict(key, "others keep changing it: try again")
 
 
+def finish_begun(repo: Repository, stored: Stored[RunRecord]) -> None:
+    """Writes what is missing of a run whose writer is gone, then marks it complete. A crash leaves
+    what the sweep finishes.
+
+    `submit` has the same for who may look for jobs (`finding`), which settles what it finds; who
+    settles comes here."""
+    run = stored.value
+    announce(repo, run)
+    records = first_records(run)
+    for start in range(0, len(records), CHUNK):
+        chunk = records[start : start + CHUNK]
+        queue(repo, [record for record in chunk if not _was_queued(repo, record.id)])
+        look_for_ends(repo, chunk)
+    mark_complete(repo, stored)
+
+
+def _was_queued(repo: Repository, job_id: str) -> bool:
+    """Whether a job was ever written: it has a cell, or waits for its first claim. Asked twice for
+    the cell, since it may be claimed in between."""
+    if repo.cells(job_id).highest:
+        return True
+    if repo.find_record(State.QUEUED, job_id) is not None:
+        return True
+    return bool(repo.cells(job_id).highest)
+
+
 def write_jobs(repo: Repository, stored: Stored[RunRecord]) -> None:
     """All jobs of a run whose record we have just created, so that none of them can exist yet; then
     marks it complete."""

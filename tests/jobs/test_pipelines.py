@@ -26,7 +26,7 @@ from stado.jobs.notices import find_pipeline_end
 from stado.jobs.pipeline_sight import look, stop_pipeline
 from stado.jobs.queue_index import Repair
 from tests.jobs.actors import Crash, mortal
-from tests.jobs.world import World, end, heal
+from tests.jobs.world import LEASE, World, end, heal
 
 THEN = [Step(name="export", command="./export"), Step(name="eval", command="./eval")]
 
@@ -137,6 +137,45 @@ def test_a_step_is_launched_once_though_the_holder_dies_at_any_request(
     assert world.states(root) == {State.COMPLETED}
     assert step(world, root, 1).state is State.QUEUED
     assert len(world.names(keys.READY)) == 1
+
+
+@pytest.mark.parametrize("at", range(14))
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+def test_who_settles_a_lease_later_finishes_what_a_dead_launcher_began(
+    at: int, applied: bool
+) -> None:
+    """R9: without a sweep."""
+    world = World()
+    root = submitted(world)
+    claimed = world.start()
+    with contextlib.suppress(Crash):
+        end(world.repo_over(mortal(world.store, at=at, applied=applied)), claimed)
+    if world.repo.find_end(root, 1) is None:
+        return  # it died before its verdict
+    world.clock.sleep(2 * LEASE)
+    settle(world.repo, root, 1)
+    assert step(world, root, 1).state is State.QUEUED
+    assert len(world.names(keys.READY)) == 1
+    run = world.repo.find_run(f"{root}.1")
+    assert run is not None
+    assert run.value.complete
+
+
+def test_who_settles_a_lease_later_queues_no_step_again_that_has_begun(world: World) -> None:
+    """Its launcher died once the job was queued; the job was claimed, and runs."""
+    root = submitted(world)
+    claimed = world.start()
+    end(world.repo, claimed)
+    stored = world.repo.find_run(f"{root}.1")
+    assert stored is not None
+    world.store.replace(
+        keys.run(f"{root}.1"), stored.value.evolve(complete=False).encode(), stored.version
+    )
+    world.start()
+    world.clock.sleep(2 * LEASE)
+    settle(world.repo, root, 1)
+    assert step(world, root, 1).state is State.RUNNING
+    assert world.names(keys.READY) == world.names("queue/") == []
 
 
 def heal_until_queued(world: World, root: str) -> None:
