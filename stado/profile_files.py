@@ -31,12 +31,17 @@ class ProfileFolder:
     """A folder of profiles, or of kinds of workloads."""
 
     path: Path
-    what: str = "profile"
+    of_kinds: bool = False
+    """Whether its profiles are kinds of workloads."""
+
+    @property
+    def _what(self) -> str:
+        return "kind of workload" if self.of_kinds else "profile"
 
     @property
     def kinds(self) -> ProfileFolder:
         """The kinds of workloads that belong to it; none where there is no such folder."""
-        return ProfileFolder(self.path / KINDS_FOLDER, "kind of workload")
+        return ProfileFolder(self.path / KINDS_FOLDER, of_kinds=True)
 
     def names(self) -> list[str]:
         """In order. Raises `Refused` for a folder that cannot be read."""
@@ -63,7 +68,7 @@ class ProfileFolder:
         if not NAME_PATTERN.fullmatch(name) or not path.is_file():
             self._refuse_name(name)
         profile = read_file(path, name)
-        if self.path.name == KINDS_FOLDER:
+        if self.of_kinds:
             from stado.core.profiles import check_kind
 
             check_kind(profile)
@@ -74,8 +79,8 @@ class ProfileFolder:
         close = get_close_matches(name, names, n=2)
         there = f"there is {', '.join(names)}" if names else "there is none"
         meant = f"did you mean {' or '.join(close)}?" if close else there
-        code = "profile_unknown" if self.what == "profile" else "workload_kind_unknown"
-        raise Refused(code, f"there is no {self.what} {name!r} in {self.path}: {meant}")
+        code = "workload_kind_unknown" if self.of_kinds else "profile_unknown"
+        raise Refused(code, f"there is no {self._what} {name!r} in {self.path}: {meant}")
 
 
 def profile_folder(environment: Mapping[str, str]) -> ProfileFolder:

@@ -20,12 +20,12 @@ from stado.composition import (
     read_settings,
     unused_repository,
 )
-from stado.core.envelope import PROVIDER_DEFAULT, check_label, check_word
+from stado.core.envelope import PROVIDER_DEFAULT, check_host_words
 from stado.errors import Refused
 from stado.host_options import host_options, worker_options
 from stado.settings import Settings
 from stado.system.engine import DockerEngine, find_docker
-from stado.system.folder_lock import FolderLock
+from stado.system.folder_lock import FolderLock, check_agent_may_start
 from stado.system.hardware import LiveHardware
 from stado.system.processes import LiveProcesses
 from stado.system.service_notice import notice_of
@@ -115,10 +115,7 @@ class _Options(NamedTuple):
     def what(self) -> WhatItIs:
         """Raises `Refused`."""
         provider = self.provider or PROVIDER_DEFAULT
-        check_word("machine-type", self.machine_type)
-        check_word("provider", provider)
-        for label in self.label:
-            check_label(label)
+        check_host_words(machine_type=self.machine_type, provider=provider, labels=self.label)
         return WhatItIs(
             machine_type=self.machine_type,
             provider=provider,
@@ -216,12 +213,7 @@ def _run_agent(
     _make(folder)
     lock = FolderLock(folder.lock_path)
     with lock as ours:
-        if not ours:
-            raise Refused(
-                "agent_running",
-                f"an agent named {agent_settings.consumer} runs on this host already (process "
-                f"{lock.holder()}): stop it, or give this one another --consumer-id",
-            )
+        check_agent_may_start(agent_settings.consumer, lock, ours=ours)
         agent = Agent(
             repo,
             unused_repository(settings, machine, like=repo, trouble=logged_trouble(machine)),

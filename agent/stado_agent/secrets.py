@@ -8,14 +8,13 @@ document, log, argument or error. Nobody is ever asked for one.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from stado.errors import Refused
+from stado.core.host_secrets import check_secret_options
 from stado.ports import Clock, Entropy
 from stado_agent.masking import SECRET_LENGTH_MIN
 
@@ -26,9 +25,6 @@ _SECONDS_MAX = 300.0
 """So long a service that does not answer is asked again."""
 _PAUSE_SECONDS = 1.0
 _PAUSE_SECONDS_MAX = 30.0
-
-_SAFE_ENDPOINT = re.compile(r"https://[^@/]+(/|\Z)|http://(127\.0\.0\.1|localhost)(:[0-9]+)?(/|\Z)")
-"""What does not leave this machine needs no encryption."""
 
 AWS, GCP = "aws", "gcp"
 
@@ -65,18 +61,7 @@ def secret_settings(
     *, folder: Path | None, service: str | None, endpoint: str | None, allowed: tuple[str, ...]
 ) -> SecretSettings:
     """Raises `Refused` for what cannot be meant."""
-    if folder is not None and service is not None:
-        raise Refused(
-            "secrets_ambiguous",
-            f"secrets come from the folder {folder} or from {service}, not from both: give one of "
-            "--secrets-dir and --secrets-from",
-        )
-    if endpoint is not None and not _SAFE_ENDPOINT.match(endpoint):
-        raise Refused(
-            "secrets_endpoint_unsafe",
-            f"secrets endpoint {endpoint!r} is no https:// address: tokens and secrets would "
-            "travel unencrypted",
-        )
+    check_secret_options(folder=folder, service=service, endpoint=endpoint)
     return SecretSettings(folder, service, endpoint, allowed)
 
 

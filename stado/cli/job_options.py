@@ -42,7 +42,7 @@ _ORDER_AND_SIZE = (
         "--gpus",
         callback=options.plain_text,
         metavar="N|KIND[:N]",
-        help="Whole cards, of this kind: 2, a100, a100:2.  [default: none]",
+        help="Whole cards, of this kind: 2, a100, a100:2; 0: none.  [default: none]",
     ),
     click.option(
         "--gpu-type",

@@ -85,11 +85,13 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> i
     """Seconds."""
     if value is None:
         return None
-    from stado.core.durations import DURATION_FORM, parse_duration
+    from stado.core.durations import DURATION_FORM, meant_duration, parse_duration
 
     seconds = parse_duration(value)
     if seconds is None:
-        raise click.BadParameter(f"{value!r} must be {DURATION_FORM}.", ctx, param)
+        meant = meant_duration(value)
+        so = f"; write it as {meant}" if meant is not None else ""
+        raise click.BadParameter(f"{value!r} must be {DURATION_FORM}{so}.", ctx, param)
     return seconds
 
 
@@ -274,7 +276,9 @@ def variables(
 def secrets(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`NAME=ITEM#FIELD` each; the last one counts, and counts before what a profile says. What
     somebody typed in place of a reference may be a secret: it is not repeated."""
-    found: dict[str, str] = dict(ctx.meta.get(profile_option.SECRETS, {}))
+    of_file = ctx.meta.get(_VARIABLES_OF_FILE, {})
+    of_profile = ctx.meta.get(profile_option.SECRETS, {})
+    found: dict[str, str] = {name: one for name, one in of_profile.items() if name not in of_file}
     for value in values:
         name, equals, reference = _checked_text(ctx, param, value).partition("=")
         if not equals or not _SECRET_REFERENCE.fullmatch(reference):

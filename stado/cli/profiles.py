@@ -153,7 +153,18 @@ def _checked(what: str | None) -> dict[str, str | None]:
         profile = profile_folder().read(what)
         return {profile.where: None}
     path = Path(what)
-    return {what: _flaw_of_file(path, kind=path.parent.name == KINDS_FOLDER)}
+    among_kinds = path.parent.name == KINDS_FOLDER and not _is_profile_folder(path.parent)
+    return {what: _flaw_of_file(path, kind=among_kinds)}
+
+
+def _is_profile_folder(folder: Path) -> bool:
+    """One that is called as those of kinds are may be that of the profiles."""
+    from stado.errors import Refused
+
+    try:
+        return folder.resolve() == profile_folder().path.resolve()
+    except Refused:
+        return False
 
 
 def _flaw_of_file(path: Path, *, kind: bool) -> str | None:

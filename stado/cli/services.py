@@ -156,6 +156,7 @@ def _install(kind: Kind, ctx: click.Context, target: Target, options: dict[str, 
     asked = _Asked(**{field: options.pop(field) for field in _Asked._fields})
     scope = scope_of(user=asked.user, system=asked.system)
     _check_scope(asked, scope)
+    _check_agent_options(options)
     service, variables = _service(kind, scope, asked, target, _words(ctx, options), options)
     manager, host = service_manager(user=scope is Scope.USER), service_host()
     if asked.only_print:
@@ -228,6 +229,24 @@ def _check_scope(asked: _Asked, scope: Scope) -> None:
             raise click.UsageError(f"{option} is for --system: services of a user run as this user")
     if asked.no_linger and scope is Scope.SYSTEM:
         raise click.UsageError("--no-linger is for --user: services of a host need nobody's login")
+
+
+def _check_agent_options(options: Mapping[str, Any]) -> None:
+    """As the agent checks them when it starts, as far as they need no look at the host. Raises
+    `Refused`."""
+    from stado.core.envelope import check_host_words
+    from stado.core.host_secrets import check_secret_options
+
+    check_host_words(
+        machine_type=options.get("machine_type"),
+        provider=options.get("provider"),
+        labels=options.get("label", ()),
+    )
+    check_secret_options(
+        folder=options.get("secrets_dir"),
+        service=options.get("secrets_from"),
+        endpoint=options.get("secrets_endpoint"),
+    )
 
 
 def _service(
@@ -368,6 +387,23 @@ def _print(plan: Plan, asked: _Asked, variables: Mapping[str, str]) -> None:
     render.print_line("# called then")
     for command in plan.commands(service_host(), start=not asked.no_start):
         render.print_line(command)
+    _tell_unchecked(plan)
+
+
+def _tell_unchecked(plan: Plan) -> None:
+    """What nobody has looked at yet: a file that was printed is no promise."""
+    from stado.cli import render
+    from stado.services.service import Kind, Scope
+
+    service = plan.service
+    who = "this user" if service.account is None else f"the account {service.account}"
+    linger = " and may run services without a login" if service.scope is Scope.USER else ""
+    render.tell(
+        f"nothing was done. Still to be checked, when it is installed: that {who} can run "
+        f"{service.program[0]}{linger}"
+    )
+    host = ", what --work-dir, --docker and the like name" if service.kind is Kind.AGENT else ""
+    render.tell(f"and by the {service.kind} when it starts: the store{host}")
 
 
 def _tell(plan: Plan, done: Done, variables: Mapping[str, str]) -> None:

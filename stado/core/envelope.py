@@ -158,6 +158,8 @@ def with_cards(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The same fields of a spec, with cards that were asked for in one word taken apart. Raises
     `Refused`."""
     asked = stated.get("gpus")
+    if asked in ("0", 0):  # none, as if nothing was said: what a profile says is taken back so
+        return {**stated, "gpus": None}
     if not isinstance(asked, str):
         return dict(stated)
     count, kind = parse_gpus(asked)
@@ -224,6 +226,16 @@ def check_word(name: str, word: str | None) -> None:
             f"{name.replace('-', '_')}_invalid",
             f"{name} {word!r} must be 1 to 100 letters, digits and . _ @ + -",
         )
+
+
+def check_host_words(
+    *, machine_type: str | None, provider: str | None, labels: Iterable[str]
+) -> None:
+    """What the owner of a host says of it. Raises `Refused`."""
+    check_word("machine-type", machine_type)
+    check_word("provider", provider)
+    for label in labels:
+        check_label(label)
 
 
 def _check_labels(labels: list[str]) -> None:

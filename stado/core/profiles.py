@@ -249,16 +249,28 @@ def merged(options: Mapping[str, Any], explicit: Mapping[str, Any]) -> dict[str,
 def remaining(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What of a profile's options can count beside those that are given, which win where they are
     the same. It leaves out what a profile says of the same thing by another option: another kind
-    of card, another folder to run in, how often something yields that is not to."""
+    of card, or any where none is asked for; another folder to run in; how often something yields
+    that is not to; a variable that is a secret, or the other way round."""
     kept = {**options, **_cards(options.get("gpus"))}
     for name in _overruled(given):
         kept.pop(name, None)
+    for name, other in (_MERGED, reversed(_MERGED)):
+        taken = _names_in(given.get(other))
+        if taken and name in kept:
+            kept[name] = {key: text for key, text in kept[name].items() if key not in taken}
     return kept
+
+
+def _names_in(stated: Any) -> set[str]:
+    """Of variables, as a mapping, or as they are typed."""
+    if isinstance(stated, Mapping):
+        return set(stated)
+    return {str(one).partition("=")[0] for one in stated or ()}
 
 
 def _cards(asked: Any) -> dict[str, Any]:
     """Number and kind apart, so that each can be stated otherwise."""
-    if not isinstance(asked, str):
+    if not isinstance(asked, str) or asked == "0":
         return {}
     count, kind = parse_gpus(asked)
     return {"gpus": count} if kind is None else {"gpus": count, "gpu_type": kind}
@@ -269,6 +281,8 @@ def _overruled(given: Mapping[str, Any]) -> set[str]:
     asked = given.get("gpus")
     if isinstance(asked, str) and not asked.isdigit():
         names.add("gpu_type")
+    if asked in (0, "0"):
+        names.update(("gpu_type", "vram_gb"))
     if given.get("yieldable") is False:
         names.add("max_yields")
     for one in _SOURCES:

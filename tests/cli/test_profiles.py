@@ -229,6 +229,46 @@ def test_a_file_of_variables_wins_over_a_profile_and_what_is_typed_over_both(
     assert spec_of(world, job_id).environment == {"A": "profile", "B": "file", "C": "typed"}
 
 
+def test_a_secret_that_is_typed_wins_over_a_variable_of_the_profile(
+    stado: Program, world: World, folder: Path, tmp_path: Path
+) -> None:
+    """R172: and the other way round; a file of variables does, too."""
+    write(folder, "ours", env={"A": "1", "B": "1"}, secret_env={"C": "x#y", "D": "x#y"})
+    variables = tmp_path / "env"
+    variables.write_text("D=file\n")
+    words = ("--secret-env", "B=team#b", "--env", "C=typed", "--env-file", str(variables))
+    job_id = stado.ok("submit", "--run-id", "a", *words, "--profile", "ours", "run")
+    spec = spec_of(world, job_id)
+    assert spec.environment == {"A": "1", "C": "typed", "D": "file"}
+    assert spec.secrets == {"B": "team#b"}
+
+
+def test_the_cards_of_a_profile_can_be_taken_back(
+    stado: Program, world: World, folder: Path
+) -> None:
+    """R172"""
+    write(folder, "ours", gpus="a100:2", vram_gb=40, cpu=3)
+    spec = spec_of(world, stado.ok("submit", "--run-id", "a", "--profile", "ours", "run"))
+    assert (spec.gpus, spec.gpu_type, spec.vram_gb, spec.cpu) == (2, "a100", 40, 3)
+    words = ("submit", "--run-id", "b", "--profile", "ours", "--gpus", "0", "run")
+    spec = spec_of(world, stado.ok(*words))
+    assert (spec.gpus, spec.gpu_type, spec.vram_gb, spec.cpu) == (None, None, None, 3)
+
+
+def test_a_folder_of_profiles_may_be_called_kinds(
+    stado: Program, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked of kinds of workloads is not asked of its profiles."""
+    path = tmp_path / "kinds"
+    path.mkdir()
+    monkeypatch.setenv("WC_PROFILES_DIR", str(path))
+    write(path, "small", cpu=1)
+    stado.ok("profiles", "small")
+    stado.ok("profiles", "check")
+    stado.ok("profiles", "check", str(path / "small.json"))
+    stado.ok("submit", "--run-id", "a", "--profile", "small", "run")
+
+
 def test_schedules_take_profiles_as_submissions_do(
     stado: Program, world: World, folder: Path
 ) -> None:

@@ -91,6 +91,18 @@ def test_what_is_no_profile_is_refused_with_the_field(data: bytes, sentence: str
         ({"gpus": "a100:2"}, {"gpus": 4}, {"gpus": 4, "gpu_type": "a100"}),
         ({"gpus": "a100:2"}, {"gpus": "4"}, {"gpus": "4", "gpu_type": "a100"}),
         ({"gpus": "a100:2"}, {"gpus": "h100"}, {"gpus": "h100"}),
+        ({"gpus": "a100:2", "vram_gb": 40, "cpu": 2}, {"gpus": "0"}, {"gpus": "0", "cpu": 2}),
+        ({"gpus": 2, "gpu_type": "a100"}, {"gpus": 0}, {"gpus": 0}),
+        (
+            {"env": {"A": "1", "B": "2"}},
+            {"secret_env": {"B": "x#y"}},
+            {"env": {"A": "1"}, "secret_env": {"B": "x#y"}},
+        ),
+        (
+            {"secret_env": {"B": "x#y"}},
+            {"env": {"B": "2"}},
+            {"secret_env": {}, "env": {"B": "2"}},
+        ),
         ({"yieldable": True, "max_yields": 3}, {"yieldable": False}, {"yieldable": False}),
         ({"workdir": "a", "require_clean": True}, {"host_dir": "/b"}, {"host_dir": "/b"}),
         ({"host_dir": "/b"}, {"workdir": "a"}, {"workdir": "a"}),

@@ -322,6 +322,28 @@ def test_what_would_begin_a_line_of_a_unit_is_refused(host: Host, option: str, v
     assert "plain text" in told or "letters" in told, told
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--label", "zone:a"), "label 'zone:a' must be KEY=VALUE"),
+        (("--machine-type", "a b"), "machine-type 'a b' must be"),
+        (("--secrets-dir", "/srv/s", "--secrets-from", "aws"), "not from both"),
+        (("--secrets-endpoint", "http://vault.example.org"), "is no https:// address"),
+    ],
+)
+def test_what_the_agent_would_refuse_at_its_start_is_refused_before(
+    host: Host, words: tuple[str, ...], sentence: str
+) -> None:
+    for more in (("--print",), ()):
+        assert sentence in host.refused(*INSTALL, *words, *more)
+
+
+def test_print_says_what_nobody_has_looked_at(host: Host) -> None:
+    _, _, told = host(*INSTALL, "--print")
+    assert "nothing was done. Still to be checked, when it is installed: that" in told
+    assert "by the agent when it starts: the store, what --work-dir, --docker" in told
+
+
 def test_a_group_that_is_not_there_is_refused(host: Host) -> None:
     """R240"""
     words = ("--system", "--store", "/srv/queue", "--run-as", "root", "--print", "--group")
