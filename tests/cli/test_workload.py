@@ -48,7 +48,7 @@ def test_a_session_is_sized_by_its_kind_and_pinned_where_there_is_room(
     assert (spec.command, spec.cpu, spec.memory_gb, spec.tags) == ("exec agent", 2, 4, ["a"])
     assert (spec.pinned_host, spec.workload_kind) == ("large", "agent")
     assert record.run_id.startswith("agent.")
-    assert f"session {record.id} is placed on large (run {record.run_id}); it starts" in (
+    assert f"session {record.id} is placed on large (run {record.run_id}); it should" in (
         result.stderr
     )
     assert f"next: stado job watch {record.id} --follow, stado workload stop" in result.stderr
