@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _GIVEN_ENVIRONMENT = dict(os.environ)
 
+_ENDPOINT_TOLD = f"{__name__}.endpoint_told"
+
 _LOCK_ATTEMPTS = 200
 _LOCK_PAUSE_SECONDS = 0.05
 
@@ -63,6 +65,20 @@ def child_environment(settings: Settings) -> dict[str, str]:
     return {**_GIVEN_ENVIRONMENT, **settings.environment()}
 
 
+def check_no_agent(consumer: str | None, work_dir: Path | None) -> None:
+    """Raises `Refused` where an agent of this name works on this host already."""
+    from stado.core import keys
+    from stado.system.folder_lock import FolderLock, check_agent_may_start
+
+    name = consumer or f"local@{host_name()}"
+    lock_path = (work_dir or default_work_dir()) / keys.component(name) / "lock"
+    if not lock_path.exists():
+        return
+    lock = FolderLock(lock_path)
+    with lock as ours:
+        check_agent_may_start(name, lock, ours=ours)
+
+
 def start_child(argv: Sequence[str], environment: Mapping[str, str]) -> ChildProgram:
     """A program of ours beside us, on our terminal."""
     from stado.system.children import ChildProgram
@@ -79,7 +95,32 @@ def user_name() -> str:
 
 def read_settings(target: Target) -> Settings:
     """Which store counts. Raises `Refused` for a broken file, and a context that is not there."""
-    return read_choice(target).settings
+    choice = read_choice(target)
+    _tell_idle_endpoint(choice)
+    return choice.settings
+
+
+def _tell_idle_endpoint(choice: Choice) -> None:
+    """Once a command: somebody who exports the server of a bucket, and names the bucket elsewhere,
+    is not to be led to another server without a word."""
+    from stado.settings import OriginKind
+
+    settings = choice.settings
+    in_bucket = (settings.store or "").startswith(("s3://", "gs://"))
+    if not in_bucket or settings.endpoint is not None:
+        return
+    context = click.get_current_context(silent=True)
+    told = {} if context is None else context.meta
+    for one in choice.unused:
+        if one.key == "endpoint" and one.origin.kind is OriginKind.ENVIRONMENT:
+            if not told.setdefault(_ENDPOINT_TOLD, False):
+                from stado.cli.render import tell
+
+                tell(
+                    f"note: {one.origin} is not used: the store {settings.store} is not named by "
+                    "STADO_STORE, and only that goes with it; --endpoint says it for this one"
+                )
+            told[_ENDPOINT_TOLD] = True
 
 
 def read_choice(target: Target) -> Choice:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import click
 
 from stado.cli.context import (
+    check_no_agent,
     child_environment,
     live_machine,
     opened_repository,
@@ -106,6 +107,8 @@ def up(*, target: Target, channels: str | None, **host: Any) -> int:
 
     with opened_repository(target) as repo:
         address = repo.store.address
+    # Before a coordinator takes the lead that would be stopped at once.
+    check_no_agent(host["consumer_id"], host["work_dir"])
     agent_options, coordinator_options = _stated(host), _stated({"channels": channels})
     stop = _Stop()
     with ExitStack() as cleanup:

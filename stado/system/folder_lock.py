@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from stado.errors import Refused
+
 
 class FolderLock:
     """Entered, it tells whether the lock is ours."""
@@ -40,3 +42,18 @@ class FolderLock:
         trace: TracebackType | None,
     ) -> None:
         os.close(self._descriptor)
+
+
+def check_agent_may_start(consumer: str, lock: FolderLock, *, ours: bool) -> None:
+    """Raises `Refused` where another agent of this name has the lock, with what ends that one: it
+    may wait for its jobs, since it was told to leave, or its `stado up` was killed."""
+    if ours:
+        return
+    holder = lock.holder()
+    raise Refused(
+        "agent_running",
+        f"an agent named {consumer} runs on this host already (process {holder}). `kill {holder}` "
+        "ends it once its jobs have ended, and a second `kill` at once; neither ends a job: the "
+        "next agent here takes over what runs. (One whose `stado up` was killed has been told "
+        "once already.) Or give this one another --consumer-id",
+    )

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stado.cli.config_changes import Change, changed_text
+from stado.cli.context import read_settings
 from stado.config_file import ConfigFile, read_config
+from stado.target import Target
 from tests.cli.conftest import Program, run_each
 
 
@@ -75,6 +77,23 @@ def test_the_list_as_a_document(
         },
     }
     assert [one["value"] for one in listed["unused"]] == ["s3://top"]
+
+
+def test_the_server_of_a_bucket_that_is_named_elsewhere_is_noted_to_be_idle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Requests would go to another server without a word."""
+    monkeypatch.setenv("STADO_CONFIG", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("STADO_STORE", raising=False)
+    monkeypatch.setenv("STADO_ENDPOINT", "http://127.0.0.1:9")
+    assert read_settings(Target("s3://lab", None, None)).endpoint is None
+    assert "note: STADO_ENDPOINT is not used: the store s3://lab" in capsys.readouterr().err
+    for quiet in (Target("s3://lab", "http://typed", None), Target(str(tmp_path), None, None)):
+        read_settings(quiet)
+    monkeypatch.setenv("STADO_STORE", "s3://lab")
+    assert read_settings(Target("s3://lab", None, None)).endpoint == "http://127.0.0.1:9"
+    assert capsys.readouterr().err == ""
 
 
 def test_one_value_is_printed_alone(stado: Program, config: Path) -> None:

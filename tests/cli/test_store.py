@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -410,3 +411,46 @@ def test_the_two_leave_when_up_was_killed(stado: Program, world: World, tmp_path
         raise
     (entry,) = world.repo.store.list(keys.CAPACITY)
     assert world.repo.read(Capacity, entry.key).value.stopped
+
+
+def test_up_after_one_that_was_killed_says_how_to_end_the_agent_that_is_left(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """It takes no lead that it could not keep; what it says to do ends no job."""
+    gate = tmp_path / "gate"
+    job = stado.ok("submit", "--run-id", "x", f"while [ ! -e {gate} ]; do sleep 0.05; done")
+    first = start_up(stado, tmp_path)
+    _wait_until(lambda: world.repo.find_record(State.RUNNING, job) is not None)
+    first.kill()
+    first.wait()
+    left: str | None = None
+    try:
+        lead = world.repo.read(CoordinatorLease, keys.COORDINATOR_LEASE).value.token
+        ((code, _, err),) = run_each([start_up(stado, tmp_path)])
+        told = " ".join(err.decode().split())
+        assert code == 2, told
+        found = re.search(r"\(process (\d+)\)\. `kill \1` ends it once its jobs have ended", told)
+        assert found is not None, told
+        left = found[1]
+        assert world.repo.read(CoordinatorLease, keys.COORDINATOR_LEASE).value.token == lead
+        os.kill(int(left), signal.SIGTERM)
+        _wait_until(lambda: not Path(f"/proc/{found[1]}").exists())
+        next_one = start_up(stado, tmp_path)
+        try:
+            gate.touch()
+            _wait_until(lambda: world.repo.find_record(State.COMPLETED, job) is not None)
+        finally:
+            next_one.send_signal(signal.SIGTERM)
+            run_each([next_one])
+    finally:
+        gate.touch()
+        if left is not None and Path(f"/proc/{left}").exists():
+            os.kill(int(left), signal.SIGKILL)
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it has not come")
