@@ -53,8 +53,12 @@ class LogLines:
             return
         shown: list[bytes] = []
         with _search_time() if self._pattern is not None else _no_limit():
-            for start, part in _parts(data):
+            begin, end = self._whole_lines(data)
+            for start, part in _parts(data[:begin]):
                 shown += self._shown(part, offset + start)
+            shown += self._found_in(data[begin:end])
+            for start, part in _parts(data[end:]):
+                shown += self._shown(part, offset + end + start)
         if shown:
             self._write(b"".join(shown))
 
@@ -63,6 +67,26 @@ class LogLines:
         if self._begun and self._is_wanted(self._begun):
             self._write(self._stamp(self._begun_at) + self._begun)
         self._begun, self._passing = b"", None
+
+    def _whole_lines(self, data: bytes) -> tuple[int, int]:
+        """From where to where it is lines that are only searched: all of a large log but for its
+        edges, so that these are searched without ado."""
+        if self._pattern is None or self._find_time is not None:
+            return len(data), len(data)
+        under_way = self._begun or self._passing is not None
+        begin = data.find(b"\n") + 1 if under_way else 0
+        end = data.rfind(b"\n") + 1
+        return (begin, end) if end > begin else (len(data), len(data))
+
+    def _found_in(self, lines: bytes) -> list[bytes]:
+        if self._pattern is None or not lines:
+            return []
+        search = self._pattern.search
+        return [
+            line + b"\n"
+            for line in lines[:-1].split(b"\n")
+            if search(line[:SEARCHED_BYTES].rstrip(b"\r").decode("utf-8", "replace"))
+        ]
 
     def _shown(self, part: bytes, offset: int) -> Iterator[bytes]:
         """Of a line, or of a part of one."""

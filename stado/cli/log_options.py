@@ -1,5 +1,5 @@
 """The options that say which lines of a log are shown, and how: of `logs`, `job logs` and
-`job watch`."""
+`job watch`. Each means the same in all of them; what they do where it is not stated differs."""
 
 from __future__ import annotations
 
@@ -30,6 +30,46 @@ class LogView(NamedTuple):
 
 
 ALL_AS_IT_IS = LogView()
+
+
+class Begin(NamedTuple):
+    """Where to begin, as it was typed."""
+
+    stated: bool = False
+    lines: int | None = None
+    """The last so many; None: all."""
+
+
+def begin_options(*, habit: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds `-n` and `--tail`; the command gets them as `begin`. `habit`: where it begins without
+    them, for its help."""
+
+    def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option(
+            "-n",
+            "before_end",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help=f"Begin N lines before the end; 0: at the beginning.  [{habit}]",
+        )
+        @click.option(
+            "--tail",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="The same, but 0 is: show nothing of what is there.",
+        )
+        @functools.wraps(command)
+        def with_begin(*, before_end: int | None, tail: int | None, **others: Any) -> Any:
+            if before_end is not None and tail is not None:
+                raise click.UsageError("-n and --tail exclude each other: state one of them.")
+            if tail is not None:
+                return command(begin=Begin(stated=True, lines=tail), **others)
+            stated = before_end is not None
+            return command(begin=Begin(stated=stated, lines=before_end or None), **others)
+
+        return with_begin
+
+    return with_options
 
 
 def log_view_options(command: Callable[..., Any]) -> Callable[..., Any]:

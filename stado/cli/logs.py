@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from stado.cli.context import opened_repository, user_name
-from stado.cli.log_options import LogView, log_view_options
+from stado.cli.log_options import Begin, LogView, begin_options, log_view_options
 from stado.target import Target, target_options
-
-if TYPE_CHECKING:
-    pass
 
 _TAIL_DEFAULT = 2000
 _FOLLOWED_TAIL_DEFAULT = 50
@@ -19,54 +14,42 @@ _FOLLOWED_TAIL_DEFAULT = 50
 
 @click.command("logs")
 @click.argument("job", metavar="[ID]", required=False)
+@begin_options(habit=f"{_TAIL_DEFAULT}; with --since: wherever that is")
 @click.option(
-    "-n",
-    "lines",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Begin N lines before the end; 0: at the beginning.  "
-    f"[{_TAIL_DEFAULT}; with --since: wherever that is]",
-)
-@click.option(
+    "-f/ ",
     "--follow/--no-follow",
     default=True,
     help="Go on until the job has ended, and exit as it did.  [on]",
 )
 @log_view_options
 @target_options
-def job_logs(
-    *, job: str | None, lines: int | None, follow: bool, view: LogView, target: Target
-) -> int:
+def job_logs(*, job: str | None, begin: Begin, follow: bool, view: LogView, target: Target) -> int:
     """Follow the log of a job until it is at rest, and exit as the job did.
 
     ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
-    `stado logs` prints what there is and ends; there `--tail 0` is nothing, here `-n 0` is
-    everything.
+    `stado logs` prints what there is and ends.
     """
-    if lines is None and view.since is None:
+    lines = begin.lines
+    if not begin.stated and view.since is None:
         lines = _TAIL_DEFAULT
     command = "stado job logs"
-    return show_log(target, job, command=command, follow=follow, lines=lines or None, view=view)
+    return show_log(target, job, command=command, follow=follow, lines=lines, view=view)
 
 
 @click.command()
 @click.argument("job", metavar="[ID]", required=False)
-@click.option("--follow", is_flag=True, help="Go on until the job has ended, and exit as it did.")
 @click.option(
-    "--tail",
-    "lines",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help=f"The last N lines; 0: none.  [all; with --follow: {_FOLLOWED_TAIL_DEFAULT}]",
+    "-f", "--follow", is_flag=True, help="Go on until the job has ended, and exit as it did."
 )
-@click.option("--from-start", is_flag=True, help="All of it, also with --follow.")
+@begin_options(habit=f"at the beginning; with --follow: {_FOLLOWED_TAIL_DEFAULT}")
+@click.option("--from-start", is_flag=True, help="All of it, also with --follow: as -n 0.")
 @log_view_options
 @target_options
 def logs(
     *,
     job: str | None,
     follow: bool,
-    lines: int | None,
+    begin: Begin,
     from_start: bool,
     view: LogView,
     target: Target,
@@ -74,11 +57,14 @@ def logs(
     """Print the log of a job, and end.
 
     ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
-    `stado job logs` follows by itself. Here `--tail 0` is nothing; there `-n 0` is everything.
+    `stado job logs` follows by itself.
     """
-    if from_start and lines is not None:
-        raise click.UsageError("--from-start and --tail exclude each other: state one of them.")
-    if follow and not from_start and lines is None and view.since is None:
+    if from_start and begin.stated:
+        raise click.UsageError(
+            "--from-start and --tail exclude each other, and so does -n: state one of them."
+        )
+    lines = begin.lines
+    if follow and not from_start and not begin.stated and view.since is None:
         lines = _FOLLOWED_TAIL_DEFAULT
     command = "stado logs --follow" if follow else "stado logs"
     return show_log(target, job, command=command, follow=follow, lines=lines, view=view)
