@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_TOLD_MAX = 20
-"""Refusals that are told one by one; `--json` has all."""
+_TOLD_EACH_MAX = 2
+"""Refusals of one kind that are told one by one; `--json` has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,18 @@ class Answers(Generic[Answer]):
         ]
 
     def tell_refused(self, done: str) -> None:
-        """`done`: what they were not, `retried`."""
-        for error in list(self.refused.values())[:_TOLD_MAX]:
-            render.tell(f"stado: not {done}: {error.text} ({error.code})")
-        if len(self.refused) > _TOLD_MAX:
-            render.tell(f"stado: and {len(self.refused) - _TOLD_MAX:,} more, which --json lists")
+        """`done`: what they were not, `retried`. A line each for two of a kind; more are counted
+        behind the first."""
+        by_code: dict[str, list[Refused]] = {}
+        for error in self.refused.values():
+            by_code.setdefault(error.code, []).append(error)
+        for code, errors in by_code.items():
+            if len(errors) > _TOLD_EACH_MAX:
+                what = f"not {done}: {len(errors):,} jobs ({code}; --json lists them)"
+                render.tell(f"stado: {what}, such as: {errors[0].text}")
+                continue
+            for error in errors:
+                render.tell(f"stado: not {done}: {error.text} ({code})")
 
     def refused_text(self) -> str:
         """`; 2 were not`, after what was done."""

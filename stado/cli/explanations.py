@@ -7,6 +7,7 @@ from typing import Any
 
 from stado.cli import render
 from stado.cli.outcomes import outcome_line
+from stado.cli.remarks import news_text
 from stado.cli.stories import LABEL_WIDTH, ago_text, life_lines
 from stado.cli.views import (
     life_word,
@@ -85,6 +86,9 @@ def _print_wait(record: Record, seen: Explanation, now: datetime) -> None:
         print_field("before it", _ahead_text(seen.ahead))
     if seen.forecast is not None:
         _print_forecast(seen.forecast)
+    news = news_text(seen.settings_changed_at, now)
+    if news is not None:
+        print_field("settings", news.removeprefix("the settings "))
     since = render.duration(waiting_seconds(record, now))
     print_field("waiting", f"for {since}, at priority {record.priority:,}")
     if record.ending is not None:
@@ -189,4 +193,7 @@ def _run_fields(record: Record, life: Life, now: datetime) -> dict[str, Any]:
         "cancel_asked_at": render.instant_text(life.cancel_asked_at),
         "pause_asked_by": life.pause_asked_by,
         "pause_asked_at": render.instant_text(life.pause_asked_at),
+        "yields_left": record.yields_left,
+        "yield_asked_by": life.yield_asked_by,
+        "yield_asked_at": render.instant_text(life.yield_asked_at),
     }

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stado.cli import render
+from stado.cli.wait_reasons import WaitReasons
 from stado.core.states import State
 from stado.jobs import sight
 from stado.jobs.job_log import EpochBegins
@@ -43,8 +44,11 @@ def wait_all_ended(
     job_ids: list[str],
     base_id: str,
     show: Callable[[dict[str, State]], None],
+    *,
+    reason_told: str | None = None,
 ) -> dict[str, State]:
-    """The states of a submission's jobs once all have ended; `show` gets each look.
+    """The states of a submission's jobs once all have ended; `show` gets each look. Why they are
+    queued is told when it changes; `reason_told`: the code of what was told already.
 
     A job that moves between two listings is missing from a look: it is shown as it was. One that
     is missing for long is looked at by itself. Raises `Refused` when it is gone."""
@@ -54,6 +58,7 @@ def wait_all_ended(
     seen_at = dict.fromkeys(job_ids, repo.clock.monotonic())
     pace = Pace(repo.clock)
     patience = Patience(repo.clock, meanwhile="what was submitted goes on")
+    reasons = WaitReasons(repo, patience, told=reason_told)
     while True:
         looked = patience.call(lambda: states_of(repo, base_id))
         seen = {job: state for job, state in looked.items() if job in wanted}
@@ -71,6 +76,7 @@ def wait_all_ended(
         show(known)
         if len(known) == len(wanted) and all(state.terminal for state in known.values()):
             return known
+        reasons.look([job for job, state in known.items() if state is State.QUEUED])
         pace.pause()
 
 

@@ -9,12 +9,14 @@ import click
 
 from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
-from stado.cli.log_options import LogView, log_view_options
+from stado.cli.log_options import Begin, LogView, begin_options, log_view_options
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
+    from stado.cli.selectors import Selection
     from stado.core.records import Record
     from stado.core.states import State
+    from stado.errors import Refused
     from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
     from stado.jobs.submit import Submission
@@ -92,23 +94,24 @@ def _show_sections(target: Target, job: str, sections: tuple[str, ...], *, as_js
 @click.command()
 @click.argument("job", metavar="ID")
 @click.option(
-    "--follow/--no-follow", help="Go on until the job has ended, and exit as it did.  [off]"
+    "-f/ ",
+    "--follow/--no-follow",
+    help="Go on until the job has ended, and exit as it did.  [off]",
 )
-@click.option(
-    "--tail", "lines", type=click.IntRange(min=0), metavar="N", help="The last N lines; 0: none."
-)
+@begin_options(habit="at the beginning")
 @log_view_options
 @target_options
-def watch(*, job: str, follow: bool, lines: int | None, view: LogView, target: Target) -> int:
-    """Print the log of a job's newest epoch, byte by byte as the job wrote it, from its beginning.
+def watch(*, job: str, follow: bool, begin: Begin, view: LogView, target: Target) -> int:
+    """Print the log of a job as far as it has come, byte by byte as the job wrote it; with
+    --follow go on to its end.
 
     ID is a job id, a part of one, a run id, or `last`. `stado job logs` follows by itself, from
-    2,000 lines before the end. Here `--tail 0` is nothing; there `-n 0` is everything.
+    2,000 lines before the end.
     """
     from stado.cli.logs import show_log
 
     command = "stado job watch --follow" if follow else "stado job watch"
-    return show_log(target, job, command=command, follow=follow, lines=lines, view=view)
+    return show_log(target, job, command=command, follow=follow, lines=begin.lines, view=view)
 
 
 @click.command()
@@ -182,17 +185,26 @@ def _rerun(
     from stado.jobs.changes import rerun_some
 
     user = user_name()
-    if not only:
-        job_id = _selected(repo, named, "stado job rerun")
-        return job_id, rerun_job(repo, job_id, run_id=run_id, submitter=user)
     selection = select(repo, named, user=user)
+    if not only:
+        if len(selection.job_ids) > 1:
+            raise _several(named, selection)
+        (job_id,) = selection.job_ids
+        return job_id, rerun_job(repo, job_id, run_id=run_id, submitter=user)
     if not selection.batch:
         raise click.UsageError(f"--only is for batches, and {named!r} is one job: leave it out.")
     base_id = selection.base_id
     return base_id, rerun_some(repo, base_id, only, run_id=run_id, submitter=user)
 
 
-def _selected(repo: Repository, text: str, command: str) -> str:
-    from stado.cli.selectors import select_job
+def _several(named: str, selection: Selection) -> Refused:
+    """Of a batch: which of its jobs?"""
+    from stado.errors import Refused
 
-    return select_job(repo, text, user=user_name(), command=command)
+    base_id = selection.base_id
+    return Refused(
+        "job_not_single",
+        f"{named!r} names a batch of {len(selection.job_ids)} jobs: `stado job rerun {base_id} "
+        "--only failed,timed_out` submits those that ended so as a new batch, `stado job rerun "
+        f"{selection.job_ids[0]}` one of them",
+    )

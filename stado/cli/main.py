@@ -71,14 +71,24 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         typed = not ctx.resilient_parsing and not args[0].startswith("-")
         if typed and args[0] not in self._lazy:
-            raise click.UsageError(f"there is no command {args[0]!r}{self._meant(args[0])}", ctx)
+            raise self._unknown(ctx, args[0])
         return super().resolve_command(ctx, args)
 
-    def _meant(self, name: str) -> str:
+    def _unknown(self, ctx: click.Context, name: str) -> click.UsageError:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, self._lazy, n=3)
-        return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+        meant = self._synonym(ctx, name)
+        close = [repr(match) for match in get_close_matches(name, self._lazy, n=3)]
+        if meant is not None:
+            close = [f"`{meant}`"]
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        return click.UsageError(f"there is no command {name!r}{hint}", ctx)
+
+    def _synonym(self, ctx: click.Context, name: str) -> str | None:
+        """What somebody means by a word that is none of our commands."""
+        from stado.cli.synonyms import meant_by
+
+        return meant_by(ctx.command_path.partition(" ")[2], name)
 
 
 class DefaultGroup(LazyGroup):
@@ -88,6 +98,8 @@ class DefaultGroup(LazyGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asks_for_help = bool(args) and args[0] in ctx.help_option_names
         if not ctx.resilient_parsing and not asks_for_help and not set(args[:1]) & set(self._lazy):
+            if args and self._synonym(ctx, args[0]) is not None:
+                raise self._unknown(ctx, args[0])
             args = [next(iter(self._lazy)), *args]
         return super().parse_args(ctx, args)
 

@@ -232,10 +232,11 @@ def remove(*, meant: _Meant, as_json: bool) -> None:
         try:
             schedules.remove(repo, name, by=user)
         except NotFound:
+            whole = schedules.schedule_named(repo, name)  # says that there is none, or several
             raise Refused(
                 "schedule_unknown",
-                f"there is no schedule {name!r} in {repo.store.address}: `stado schedule list` "
-                "has all",
+                f"there is no schedule {name!r} in {repo.store.address}, and what is removed has "
+                f"to be named in full: `stado schedule rm {whole}`",
             ) from None
     Shown(
         {"schedule": name, "removed": True},

@@ -98,6 +98,7 @@ def create(
       stado schedule create --name sync --cron '*/10 * * * *' --overlap-policy queue ./sync.sh
     """
     from stado.cli import schedule_views
+    from stado.cli.remarks import remarks_on
     from stado.cli.shown import Shown
     from stado.core.schedules import Schedule, check_name
     from stado.core.zones import zone_named
@@ -125,6 +126,7 @@ def create(
             changed_by=user,
         )
         made = create_schedule(repo, schedule)
+        remarks = list(remarks_on(repo, made.schedule.request.shared))
     said = "schedule" if made.created else "there already: schedule"
     due = schedule_views.when_text(made.schedule, zone, now)
     Shown(
@@ -133,6 +135,7 @@ def create(
         [
             f"{said} {made.schedule.name}: {due}",
             *_notes_of_instants(made.schedule),
+            *(f"note: {remark}" for remark in remarks),
             f"next: stado schedule next {made.schedule.name}",
         ],
     ).show(as_json=as_json)

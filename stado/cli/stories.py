@@ -43,7 +43,15 @@ from stado.core.states import JobType, Opening, State
 from stado.core.usage import used_in, used_so_far
 
 if TYPE_CHECKING:
-    from stado.core.records import Checkpoint, Ending, Heartbeat, LateResult, OpenCell, Record
+    from stado.core.records import (
+        Checkpoint,
+        Ending,
+        Heartbeat,
+        LateResult,
+        LogAccount,
+        OpenCell,
+        Record,
+    )
     from stado.core.reopening import Retryable
     from stado.jobs.fitting import Wait
     from stado.jobs.status import EpochStory, Life, Story
@@ -63,6 +71,7 @@ def story_fields(story: Story, wait: Wait | None, again: Retryable) -> dict[str,
         "last_heard": _heartbeat_fields(heartbeat) if heartbeat else None,
         "checkpoint": _checkpoint_fields(story.checkpoint) if story.checkpoint else None,
         "policy": seal_fields(story.seal) if story.seal else None,
+        "log": _log_fields(story.log) if story.log else None,
         "paused_by": story.pause.by if story.pause is not None else None,
         "paused_at": instant_text(story.pause.at) if story.pause is not None else None,
         "pause_reason": story.pause.note if story.pause is not None else None,
@@ -86,6 +95,7 @@ def story_lines(story: Story, wait: Wait | None, again: Retryable, now: datetime
     yield _line("submitted", f"{ago_text(record.submitted_at, now)} by {record.submitter}")
     for epoch in story.epochs:
         yield from _epoch_lines(epoch, record, now)
+    yield from _log_lines(story)
     yield from _checkpoint_lines(story, now)
     if wait is not None:
         yield _line("waits", wait_text(wait))
@@ -137,6 +147,27 @@ def life_lines(record: Record, life: Life, now: datetime) -> Iterator[tuple[str,
         stopping = life_word(life) == PAUSING
         then = f": {cancel_text(life.cancel_grace_seconds)}" if stopping else ""
         yield "pause", f"asked for by {life.pause_asked_by}{when}{_because(life.note)}{then}"
+    yielding = _yield_text(record, life, now)
+    if yielding is not None:
+        yield "yields", yielding
+
+
+def _yield_text(record: Record, life: Life, now: datetime) -> str | None:
+    """Whether it may be put back for others, and whether it is about to be; None: it never said
+    that it may, and nobody asked."""
+    times = plural(record.yields_left, "more time")
+    if life.yield_asked_by is not None:
+        at = life.yield_asked_at
+        when = f" {ago_text(at, now)}" if at is not None else ""
+        asked = f"asked for by {life.yield_asked_by}{when}{_because(life.yield_note)}"
+        if life.evict or record.yields_left:
+            return f"{asked}: stopped, saved and queued again with its worker's next check-in"
+        return f"{asked}: it is protected, and goes on"
+    if not record.spec.yieldable:
+        return None
+    if not record.yields_left:
+        return "protected: it is not put back any more" if record.yields else "protected"
+    return f"it may be put back for a more urgent job, {times}"
 
 
 _WITH_ITS_MACHINE = ", to give its machine back (--terminate), which nobody heeds yet"
@@ -326,6 +357,18 @@ def _time_text(record: Record) -> str | None:
     return f"{text} (until {moment_text(instant_of(until))})"
 
 
+def _log_lines(story: Story) -> Iterator[str]:
+    """Only where it is not whole: the rest is seen when it is read."""
+    account = story.log
+    if account is not None and account.dropped:
+        yield _line(
+            "log",
+            f"{size_text(account.kept)} of {size_text(account.written)} are kept: "
+            f"{size_text(account.dropped)} between its beginning and its end were dropped, beyond "
+            "its worker's --log-limit-mb",
+        )
+
+
 def _checkpoint_lines(story: Story, now: datetime) -> Iterator[str]:
     """What was saved last, whether what the job says of it is believed, and what became of it."""
     saved = story.checkpoint
@@ -345,6 +388,10 @@ def _checkpoint_lines(story: Story, now: datetime) -> Iterator[str]:
         yield _line("policy", what)
     elif story.record.policy_id is not None and story.record.manual_retries:
         yield _line("policy", f"{story.record.policy_id}, once it has ended")
+
+
+def _log_fields(account: LogAccount) -> dict[str, int]:
+    return {"written": account.written, "kept": account.kept, "dropped": account.dropped}
 
 
 def _checkpoint_fields(saved: Checkpoint) -> dict[str, Any]:

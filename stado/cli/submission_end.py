@@ -13,6 +13,7 @@ from stado.cli.last_lines import tell_last_lines
 from stado.cli.outcomes import outcome_line
 from stado.cli.pipeline import summary
 from stado.cli.progress import shown_progress
+from stado.cli.wait_reasons import WaitReasons
 from stado.core.pipelines import PipelineState
 from stado.core.states import State
 from stado.jobs.job_log import EpochBegins
@@ -39,8 +40,15 @@ class Ended:
     """Of its jobs, where steps follow them."""
 
 
-def wait_for(repo: Repository, submission: Submission, request: Request) -> Ended:
-    """Returns once all has ended. Ctrl-C stops the waiting alone."""
+def wait_for(
+    repo: Repository,
+    submission: Submission,
+    request: Request,
+    *,
+    reason_told: str | None = None,
+) -> Ended:
+    """Returns once all has ended. Ctrl-C stops the waiting alone. `reason_told`: the code of why
+    its jobs are queued, where that was told already."""
     base, steps = submission.base_id, bool(request.shared.then)
     whole = f"pipeline_{base}" if steps and not request.batch else base
     with going_on(
@@ -49,7 +57,7 @@ def wait_for(repo: Repository, submission: Submission, request: Request) -> Ende
         f"stop it: `stado cancel {whole}`",
     ):
         with shown_progress(len(submission.job_ids)) as show:
-            states = wait_all_ended(repo, submission.job_ids, base, show)
+            states = wait_all_ended(repo, submission.job_ids, base, show, reason_told=reason_told)
         roots = submission.job_ids if steps else []
         waited = (_wait_for_steps(repo, root, quiet=request.batch) for root in roots)
         return Ended(states, list(waited))
@@ -107,6 +115,7 @@ def _wait_for_steps(repo: Repository, root_id: str, *, quiet: bool) -> PipelineS
     if not quiet:
         patience.call(lambda: tell_outcome(repo, present_record(repo, root_id)))
     pace, told = Pace(repo.clock), dict[int, State]()
+    reasons = None if quiet else WaitReasons(repo, patience)
     while True:
         seen = patience.call(lambda: look(repo, root_id))
         for one in seen.steps:
@@ -117,10 +126,16 @@ def _wait_for_steps(repo: Repository, root_id: str, *, quiet: bool) -> PipelineS
                 pace.quicken()
         if seen.state.is_over:
             return seen
-        _wait_for_a_move(repo, seen, pace, patience)
+        _wait_for_a_move(repo, seen, pace, patience, reasons)
 
 
-def _wait_for_a_move(repo: Repository, seen: PipelineSight, pace: Pace, patience: Patience) -> None:
+def _wait_for_a_move(
+    repo: Repository,
+    seen: PipelineSight,
+    pace: Pace,
+    patience: Patience,
+    reasons: WaitReasons | None,
+) -> None:
     """Until a step that lives is in another state than it was seen in: a request a look, however
     long it takes. Where none lives the next is about to be launched."""
     live = [(one.job_id, one.state) for one in seen.steps if one.job_id and not _is_over(one)]
@@ -128,8 +143,11 @@ def _wait_for_a_move(repo: Repository, seen: PipelineSight, pace: Pace, patience
         (JobSight(repo, patience.call(partial(present_record, repo, job_id))), state)
         for job_id, state in live
     ]
+    queued = [job_id for job_id, state in live if state is State.QUEUED]
     while True:
         pace.pause()
+        if reasons is not None:
+            reasons.look(queued)
         if not watched or any(
             patience.call(sight.look).state is not state for sight, state in watched
         ):

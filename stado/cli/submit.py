@@ -75,19 +75,28 @@ def submit(
         request = pin(repo, request, unpinned, submitter_named(user), run_id=run_id)
         submission = _submit(repo, run_id, request, user)
         taken_seconds = repo.clock.monotonic() - began
+        told = None
         if not as_json:
-            _answer(repo, submission, request, taken_seconds=taken_seconds, wait=wait)
+            told = _answer(repo, submission, request, taken_seconds=taken_seconds, wait=wait)
         if not wait:
             if as_json:
                 _print_json(submission, request, None)
             return 0
-        return _follow(repo, submission, request, as_json=as_json)
+        return _follow(repo, submission, request, as_json=as_json, told=told)
 
 
-def _follow(repo: Repository, submission: Submission, request: Request, *, as_json: bool) -> int:
+def _follow(
+    repo: Repository,
+    submission: Submission,
+    request: Request,
+    *,
+    as_json: bool,
+    told: Wait | None,
+) -> int:
     from stado.cli.submission_end import tell_end, wait_for
 
-    ended = wait_for(repo, submission, request)
+    reason = None if told is None else told.code
+    ended = wait_for(repo, submission, request, reason_told=reason)
     if as_json:
         _print_json(submission, request, ended)
     return tell_end(repo, submission, request, ended)
@@ -111,10 +120,12 @@ def _answer(
     *,
     taken_seconds: float,
     wait: bool,
-) -> None:
-    """The ids; then for people what was done, what it waits for, and what to type next."""
+) -> Wait | None:
+    """The ids; then for people what was done, what it waits for, and what to type next. Why the
+    jobs are queued, where that was told."""
     from stado.cli import render, views
     from stado.cli.outcomes import elapsed_text
+    from stado.cli.remarks import tell_remarks
 
     for job_id in submission.job_ids:
         render.print_line(job_id)
@@ -136,8 +147,11 @@ def _answer(
         render.tell(f"{text}; {what_happens(why, several=len(request.commands) > 1)}")
         if why.remedy is not None:
             render.tell(f"to do: {why.remedy}")
+    if submission.created:
+        tell_remarks(repo, request.shared)
     if not wait:
         render.tell(f"next: stado {_next(base, list(states.values()), request)}")
+    return why
 
 
 def _states(repo: Repository, submission: Submission) -> dict[str, State]:
@@ -174,13 +188,16 @@ def _next(base: str, states: Sequence[State], request: Request) -> str:
 
 
 def what_happens(why: Wait, *, several: bool = False) -> str:
-    """`it starts when a worker is at work`."""
+    """`it starts when a worker is at work`, `it should start in a moment`."""
     from stado.jobs.waiting import STARTING
 
     if why.until is None:
         return f"{'they' if several else 'it'} will not start: {why.text}"
-    they = "the first start" if why.code == STARTING else "they start"
-    return f"{they if several else 'it starts'} {why.until}"
+    who = "it"
+    if several:
+        who = "the first" if why.code == STARTING else "they"
+    start = "should start" if not why.certain else "start" if several else "starts"
+    return f"{who} {start} {why.until}"
 
 
 def why_it_waits(repo: Repository, shared: Spec, job_id: str) -> Wait | None:

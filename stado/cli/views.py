@@ -113,7 +113,7 @@ def job_fields(record: Record) -> dict[str, Any]:
         "retry_on": [reason.value for reason in spec.retry_on],
         "retry_delay_seconds": spec.retry_delay_seconds,
         "auto_retries": record.auto_retries,
-        "auto_retries_left": record.auto_retries_left,
+        "auto_retries_left": _auto_retries_left(record),
         "retry_count": record.auto_retries + record.manual_retries,
         "due_at": None if record.due_ms is None else instant_text(instant_of(record.due_ms)),
         "picked_up_at": instant_text(record.picked_up_at),
@@ -152,6 +152,11 @@ def job_fields(record: Record) -> dict[str, Any]:
         "host": holder.host if holder else None,
         **usage_fields(record.usage),
     }
+
+
+def _auto_retries_left(record: Record) -> int | None:
+    """None until it is picked up first: what the deployment allows counts as of then."""
+    return None if record.picked_up_at is None else record.auto_retries_left
 
 
 def _envelope_fields(spec: Spec) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from stado.cli.following import Patience, pause_text
 from stado.cli.log_lines import LogLines
 from stado.cli.log_options import ALL_AS_IT_IS, LogView
 from stado.cli.outcomes import outcome_line
+from stado.cli.wait_reasons import WaitReasons
 from stado.core.states import State
 from stado.errors import Unreadable
 from stado.jobs.followers import FollowerNote
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stado.core.records import Record
+    from stado.jobs.fitting import Wait
     from stado.jobs.repository import Repository
 
 _BUSY_PAUSE_SECONDS = 1.0
@@ -84,6 +86,7 @@ class _Following:
         self._printer = printer
         self._patience = patience
         self._told: State | None = None
+        self._reasons = WaitReasons(repo, patience)
         self._pause_told: int | None = None
         """The epoch whose pause was told last."""
         self._note = FollowerNote(repo, sight.record.id)
@@ -130,11 +133,16 @@ class _Following:
         )
 
     def _tell_wait(self, record: Record) -> None:
-        """Once that it is queued and why, and once that it has come to run."""
+        """That it is queued and why, and when that changes; and once that it has come to run."""
+        if record.state is self._told:
+            self._reasons.look([record.id] if record.state is State.QUEUED else [])
+            return
         waited = self._told is State.QUEUED
-        if record.state is not self._told and (
-            record.state is State.QUEUED or (waited and record.state is State.RUNNING)
-        ):
+        if record.state is State.QUEUED:
+            wait = self._patience.call(lambda: _why_queued(self._repo, record))
+            self._reasons.note(wait.code)
+            render.tell(_queued_text(record, wait))
+        elif waited and record.state is State.RUNNING:
             render.tell(self._patience.call(lambda: _present(self._repo, record)))
         self._told = record.state
 
@@ -210,14 +218,21 @@ def _rest_of_it(record: Record, *, log_found: bool) -> str:
 
 def _present(repo: Repository, record: Record) -> str:
     if record.state is State.QUEUED:
-        wait = why_queued(repo, record.spec, record.id, user=record.submitter)
-        return f"job {record.id} is queued: {views.wait_text(wait)}"
+        return _queued_text(record, _why_queued(repo, record))
     if record.state is State.RUNNING:
         worker = record.holder.consumer if record.holder else "a worker"
         return f"job {record.id} runs on {worker}{_progress(repo, record)}"
     if record.state is State.PAUSED:
         return pause_text(repo, record)
     return outcome_line(record)
+
+
+def _why_queued(repo: Repository, record: Record) -> Wait:
+    return why_queued(repo, record.spec, record.id, user=record.submitter)
+
+
+def _queued_text(record: Record, wait: Wait) -> str:
+    return f"job {record.id} is queued: {views.wait_text(wait)}"
 
 
 def _progress(repo: Repository, record: Record) -> str:

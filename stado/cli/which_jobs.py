@@ -65,7 +65,7 @@ def _request(
 
     if batch is None:
         return request_of([_command(words, example)], asked, batch=False)
-    if words:
+    if any(words):
         render.tell(f"stado: --batch is given: the command {words[0]!r} is not submitted")
     name = "standard input" if batch == STANDARD_INPUT else batch
     return request_of(parse_batch(read_batch_file(batch), name), asked, batch=True)

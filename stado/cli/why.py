@@ -25,15 +25,26 @@ def why(*, job: str | None, as_json: bool, target: Target) -> None:
 
     ID is a job id, a part of one, a run id, or `last`. Without it your newest job is meant, and
     named first. What a queued job has to pass is shown in order; the first closed gate is the
-    answer.
+    answer. Of a batch its reasons are counted.
     """
+    from stado.cli.batch_waits import batch_fields, look_at_batch, print_batch
     from stado.cli.explanations import explanation_fields, print_explanation, print_field
     from stado.cli.pipeline import steps_hints
-    from stado.cli.render import print_json
-    from stado.cli.selectors import named_or_newest
+    from stado.cli.render import print_json, tell
+    from stado.cli.selectors import LAST, select
 
     with opened_repository(target) as repo:
-        job_id = named_or_newest(repo, job, user=user_name(), command="stado job why")
+        selection = select(repo, LAST if job is None else job, user=user_name())
+        if len(selection.job_ids) > 1:
+            batch = look_at_batch(repo, selection)
+            if as_json:
+                print_json(batch_fields(batch))
+            else:
+                print_batch(batch)
+            return
+        (job_id,) = selection.job_ids
+        if job is None:
+            tell(f"job {job_id}, your newest")
         record, seen = explained(repo, job_id)
         if as_json:
             print_json(explanation_fields(record, seen, repo.now()))

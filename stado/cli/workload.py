@@ -104,6 +104,7 @@ def _placed(
 
 def _tell_started(repo: Repository, request: Request, submission: Submission, worker: str) -> None:
     from stado.cli import render
+    from stado.cli.remarks import tell_remarks
     from stado.cli.submit import what_happens, why_it_waits
     from stado.jobs.sight import present_record
 
@@ -117,6 +118,7 @@ def _tell_started(repo: Repository, request: Request, submission: Submission, wo
         why = why_it_waits(repo, request.shared, job_id)
         happens = "" if why is None else f"; {what_happens(why)}"
         render.tell(f"session {job_id} is placed on {worker} (run {submission.run_id}){happens}")
+        tell_remarks(repo, request.shared)
     render.tell(f"next: stado job watch {job_id} --follow, stado workload stop {job_id}")
 
 

@@ -34,6 +34,8 @@ class Wait:
     remedy: str | None = None
     until: str | None = None
     """What the job starts upon: `when a worker has room`. None: it never does."""
+    certain: bool = True
+    """False: what is told of the start is likely, by what workers reported, and no more."""
     hindered: bool = False
     """Whether workers that are hindered would take the job: what mends them lets it start."""
 

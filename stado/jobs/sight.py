@@ -105,6 +105,12 @@ class JobSight:
         return self.record
 
 
+def find_present(repo: Repository, job_id: str) -> Record | None:
+    """The job as it is now; None when it is gone."""
+    found = find_job(repo, job_id)
+    return None if found is None else found.record
+
+
 def present_record(repo: Repository, job_id: str) -> Record:
     """The job as it is now. Raises `Refused` when it is gone."""
     found = find_job(repo, job_id)

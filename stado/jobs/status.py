@@ -19,6 +19,7 @@ from stado.core.records import (
     EndCell,
     Heartbeat,
     LateResult,
+    LogAccount,
     OpenCell,
     PolicySeal,
     Record,
@@ -29,6 +30,7 @@ from stado.errors import Ambiguous, Denied, NotFound, Unreadable
 from stado.jobs.checkpoints import newest_manifests
 from stado.jobs.estimates import read_estimates
 from stado.jobs.finding import find_job, was_deleted
+from stado.jobs.logs import find_log_account
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.queue_index import queue_paused
 from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
@@ -58,6 +60,12 @@ class Life:
     """Why, in the words of who asked for what it will come to."""
     terminate_asked: bool = False
     """Whether its machine is to be given back, too."""
+    yield_asked_by: str | None = None
+    """To be put back into the queue, for another job or since its host is closed."""
+    yield_asked_at: datetime | None = None
+    yield_note: str | None = None
+    evict: bool = False
+    """Whether it has to, whatever it says of yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +313,8 @@ class Story:
     """Of one that is paused."""
     run_time: str | None = None
     """A sentence, of one that names a model: how long runs of it took."""
+    log: LogAccount | None = None
+    """What became of what its last epoch printed, once it is at rest."""
 
 
 def story(repo: Repository, job_id: str) -> Story:
@@ -327,7 +337,15 @@ def story(repo: Repository, job_id: str) -> Story:
         seal=_seal_of(repo, record),
         pause=pause_of(repo, record),
         run_time=_run_time_of(repo, record),
+        log=_log_of(repo, record),
     )
+
+
+def _log_of(repo: Repository, record: Record) -> LogAccount | None:
+    """One read for a job at rest whose command was started."""
+    if not record.state.at_rest or record.ending is None or record.ending.started_at is None:
+        return None
+    return find_log_account(repo, record.id, record.epoch)
 
 
 def _run_time_of(repo: Repository, record: Record) -> str | None:
@@ -375,6 +393,10 @@ def _with_asks(repo: Repository, record: Record, heartbeat: Heartbeat | None) ->
         pause_asked_at=asked.pause_at,
         note=asked.note,
         terminate_asked=asked.terminate,
+        yield_asked_by=asked.give_way_by if asked.give_way else None,
+        yield_asked_at=asked.give_way_at,
+        yield_note=asked.give_way_note,
+        evict=asked.evict,
     )
 
 

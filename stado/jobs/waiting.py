@@ -10,6 +10,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from stado.core.admission import too_late
 from stado.core.durations import duration_text
@@ -58,6 +59,8 @@ class Explanation:
     """None when the job has no place in the order (its gate says so)."""
     forecast: Forecast | None = None
     """None where nobody will run it."""
+    settings_changed_at: datetime | None = None
+    """When what the deployment decides was changed last, as workers may not know yet."""
 
 
 def why_queued(
@@ -166,7 +169,9 @@ def explain(repo: Repository, record: Record) -> Explanation:
     gates = with_forecast(gates, known)
     held_up = sight.held_up(repo.now())
     startable = _startable_ahead(page, entry_name(record), hosts, now_ms, held_up)
-    return Explanation(_first_closed(gates, hosts, startable), gates, hosts, ahead, known)
+    wait = _first_closed(gates, hosts, startable)
+    changed_at = sight.settings.changed_at
+    return Explanation(wait, gates, hosts, ahead, known, changed_at)
 
 
 def hopeless(repo: Repository) -> dict[Wait, list[str]]:
@@ -250,7 +255,7 @@ def _starting(hosts: Sequence[HostView], ahead: Ahead | None) -> Wait:
     room = f"{name} has room{f', by its report of {seconds} s ago' if seconds else ''}"
     if ahead is None or not ahead.count:
         text = f"{room}: it should start in a moment"
-        return Wait(STARTING, text, until=f"in a moment: {room}")
+        return Wait(STARTING, text, until=f"in a moment: {room}", certain=False)
     jobs = "1 job is" if ahead.count == 1 else f"{ahead.count:,} jobs are"
     before = f"{'at least ' if ahead.at_least else ''}{jobs} ahead in the queue"
     return Wait(STARTING, f"{room}, but {before}", until=f"in turn: {before}")

@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
 
+from stado.cli.main import cli
+from stado.cli.synonyms import MEANT
 from tests.cli.conftest import PYTHON_PATH, Program, World
 
 COMMANDS = (
@@ -115,17 +118,58 @@ def test_a_mistyped_command_is_answered_with_the_near_ones(stado: Program) -> No
     assert "there is no command 'stauts'; did you mean 'status'" in stado.refused("stauts")
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("why", "`stado job why`"),
+        ("hosts undrain a", "`stado hosts uncordon`"),
+        ("schedule delete nightly", "`stado schedule rm`"),
+        ("workload list", "`stado workload sessions`"),
+        ("profiles list", "`stado profiles`"),
+        ("job cancel x", "`stado cancel`"),
+    ],
+)
+def test_a_word_for_a_command_is_answered_with_the_command(
+    stado: Program, typed: str, meant: str
+) -> None:
+    assert f"; did you mean {meant}?" in stado.refused(*typed.split())
+
+
+def test_each_word_means_a_command_that_there_is_and_is_none_itself() -> None:
+    for group, words in MEANT.items():
+        there = group_of(group)
+        for word, meant in words.items():
+            assert word not in there.list_commands(context_of(there)), f"{group} {word}"
+            command = cli
+            for part in meant.split():
+                if not isinstance(command, click.Group) or part.startswith("-"):
+                    break
+                found = command.get_command(context_of(command), part)
+                assert found is not None, f"{group} {word}: {meant}"
+                command = found
+
+
+def group_of(name: str) -> click.Group:
+    found = cli.get_command(context_of(cli), name) if name else cli
+    assert isinstance(found, click.Group), name
+    return found
+
+
+def context_of(command: click.Command) -> click.Context:
+    return click.Context(command)
+
+
 def test_the_version_is_one_line_and_one_document(stado: Program) -> None:
     version = stado.json("version")["version"]
     assert stado.ok("version") == stado.ok("--version") == f"stado {version}"
 
 
 @pytest.mark.parametrize("command", ["logs", "job logs", "job watch"])
-def test_each_help_says_what_0_lines_are_here_and_elsewhere(stado: Program, command: str) -> None:
+def test_each_help_says_what_0_lines_are(stado: Program, command: str) -> None:
     words = stado.ok(*command.split(), "--help").split()
     told = " ".join(words)
-    assert "`--tail 0` is nothing" in told
-    assert "`-n 0` is everything" in told
+    assert "-n N Begin N lines before the end; 0: at the beginning." in told
+    assert "--tail N The same, but 0 is: show nothing of what is there." in told
 
 
 @pytest.mark.parametrize("command", ["up", "agent run"])

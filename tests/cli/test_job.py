@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from stado.core import keys
-from stado.core.records import LateResult, Phase
+from stado.core.records import LateResult, LogAccount, Manifest, Phase
 from stado.core.states import Reason, Verdict
 from tests.cli.conftest import Program, World, run_each
 
@@ -364,9 +364,41 @@ def test_a_rerun_with_a_run_id_happens_once(stado: Program, world: World) -> Non
     assert first["rerun_of"] == job_id
 
 
-@pytest.mark.parametrize("command", ["show", "why", "rerun"])
+@pytest.mark.parametrize("command", ["show", "watch"])
 def test_a_batch_is_refused_with_the_same_command_for_one_of_its_jobs(
     stado: Program, world: World, command: str
 ) -> None:
     lines = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"1\n2\n").splitlines()
     assert f"such as `stado job {command} {lines[0]}`" in stado.refused("job", command, "b")
+
+
+def test_a_rerun_of_a_batch_is_told_how_one_is_made(stado: Program, world: World) -> None:
+    lines = stado.ok("submit", "--run-id", "b", "--batch", "-", stdin=b"1\n2\n").splitlines()
+    base = lines[0].partition("-")[0]
+    told = stado.refused("job", "rerun", "b")
+    assert f"`stado job rerun {base} --only failed,timed_out` submits those" in told
+    assert f"`stado job rerun {lines[0]}` one of them" in told
+
+
+def test_tries_that_are_left_are_not_told_before_they_are_fixed(
+    stado: Program, world: World
+) -> None:
+    """R21: what the deployment allows counts as of the first claim."""
+    job_id = stado.ok("submit", "--run-id", "x", "--retries", "2", "run")
+    assert stado.json("job", "show", "x")["auto_retries_left"] is None
+    world.claim(job_id)
+    assert stado.json("job", "show", "x")["auto_retries_left"] == 2
+
+
+def test_a_log_of_which_the_middle_is_gone_is_told_by_the_story(
+    stado: Program, world: World
+) -> None:
+    job_id = stado.ok("submit", "--run-id", "x", "run")
+    world.complete(job_id)
+    assert stado.json("job", "show", "x")["log"] is None
+    account = LogAccount(written=5 * 2**20, kept=2**20, dropped=4 * 2**20)
+    manifest = Manifest(job_id=job_id, epoch=1, partial=False, files=[], log=account)
+    world.repo.store.put(keys.output_manifest(job_id, 1), manifest.encode())
+    assert stado.json("job", "show", "x")["log"] == account.plain()
+    shown = " ".join(stado.ok("job", "show", "x").split())
+    assert "log 1.0 MB of 5.2 MB are kept: 4.2 MB between its beginning and its end" in shown

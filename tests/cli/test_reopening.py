@@ -212,6 +212,19 @@ def test_of_a_batch_those_are_retried_that_can_be(stado: Program, world: World) 
     ]
 
 
+def test_of_a_large_batch_refusals_of_one_kind_are_counted(stado: Program, world: World) -> None:
+    lines = b"1\n" * 5
+    jobs = stado.ok("submit", "--run-id", "x", "--batch", "-", stdin=lines).splitlines()
+    world.fail(jobs[0], 1)
+    for job in jobs[1:4]:
+        world.complete(job)
+    told = stado("job", "retry", "x").stderr.splitlines()
+    assert told[0].startswith("stado: not retried: 3 jobs (completed_is_final; --json lists them)")
+    assert f"such as: job {jobs[1]} has completed" in told[0]
+    assert told[1].endswith("(still_live)")
+    assert told[2] == "retried 1 job: queued again as of now; 4 were not"
+
+
 def test_a_batch_is_paused_and_resumed_as_a_whole(stado: Program, world: World) -> None:
     jobs = batch_of_three(stado)
     base = jobs[0].partition("-")[0]

@@ -213,7 +213,9 @@ def test_pause_resume_run_and_rm_say_what_they_did(stado: Program, world: World)
     resumed = stado("schedule", "resume", "nightly")
     assert "the schedule goes on: due next" in resumed.stderr
     assert "was not paused" in stado("schedule", "resume", "nightly").stderr
-    assert "there is no schedule 'night'" in stado.refused("schedule", "rm", "night")
+    told = stado.refused("schedule", "rm", "night")
+    assert "there is no schedule 'night'" in told
+    assert "has to be named in full: `stado schedule rm nightly`" in told
     assert stado.ok("schedule", "rm", "nightly") == "nightly"
     assert present_record(world.repo, job).state is State.QUEUED
     for command in ("show", "next", "pause", "resume", "run", "rm", "history"):

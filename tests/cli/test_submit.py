@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stado.core.records import PolicySeal, SaveRef
 from stado.core.spec import COMMAND_BYTES_MAX
 from stado.core.states import State
 from stado.jobs.finding import find_job
+from stado.jobs.settings import change_setting, read_settings
 from tests.cli.conftest import Program, World, report, run_each
 
 DIGEST = "ab" * 32
@@ -50,6 +52,7 @@ def test_a_batch_prints_the_id_of_each_job(stado: Program, world: World, tmp_pat
     ids = result.stdout.splitlines()
     assert [job_id[-2:] for job_id in ids] == ["-1", "-2", "-3"]
     assert f"submitted 3 jobs as batch {ids[0][:16]} (run sweep)" in result.stderr
+    assert "is not submitted" not in result.stderr
     commands = [find_job(world.repo, job_id) for job_id in ids]
     assert [found.record.spec.command for found in commands if found] == ["one", "two", "three"]
 
@@ -376,11 +379,53 @@ def test_the_answer_says_what_the_job_waits_for(stado: Program, world: World) ->
     assert "it starts" not in stado("submit", "--run-id", "c", "run").stderr
 
 
+def test_a_group_that_is_misspelt_is_noted(stado: Program, world: World) -> None:
+    """It would escape its limit without a word. Nothing is refused."""
+    change_setting(world.repo, "groups.limits", {"licences": 2}, by="ada")
+    change_setting(world.repo, "windows.rules", ["group.big:daily@01:00-08:00@UTC"], by="ada")
+    asked = ("submit", "--run-id")
+    told = stado(*asked, "a", "--group", "licence", "run")
+    assert told.exit_code == 0
+    assert "no window of a group; did you mean licences?" in " ".join(told.stderr.split())
+    assert "did you mean big?" in " ".join(
+        stado(*asked, "b", "--group", "bgi", "run").stderr.split()
+    )
+    for name in ("big", "licences", "other"):
+        assert "did you mean" not in stado(*asked, name, "--group", name, "run").stderr
+    assert "did you mean" not in stado(*asked, "none", "run").stderr
+    daily = stado("schedule", "create", "--cron", "@daily", "--group", "bgi", "run")
+    assert "did you mean big?" in " ".join(daily.stderr.split())
+
+
+def test_a_job_that_may_yield_no_time_is_noted_to_be_protected(
+    stado: Program, world: World
+) -> None:
+    told = stado("submit", "--run-id", "a", "--yieldable", "run")
+    assert "note: --yieldable without --max-yields lets it be put back not once" in told.stderr
+    told = stado("submit", "--run-id", "b", "--yieldable", "--max-yields", "2", "run")
+    assert "note: " not in told.stderr
+
+
+def test_settings_that_workers_may_not_know_yet_are_noted(stado: Program, world: World) -> None:
+    change_setting(world.repo, "quotas.running_jobs", 3, by="ada")
+    told = " ".join(stado("submit", "--run-id", "a", "run").stderr.split())
+    assert re.search(r"note: the settings were changed \d+s ago; workers look at them", told)
+    assert "workers look at them each two minutes" in stado.ok("job", "why", "a")
+    settings = read_settings(world.repo)
+    assert settings.changed_at is not None
+    earlier = settings.evolve(changed_at=settings.changed_at - timedelta(minutes=3))
+    world.repo.store.put(keys.SETTINGS, earlier.encode())
+    assert "note: " not in stado("submit", "--run-id", "b", "run").stderr
+    assert "workers look at them" not in stado.ok("job", "why", "a")
+
+
 def test_no_more_is_promised_than_was_reported(stado: Program, world: World) -> None:
     """R208: how old the report is; that it is late; that a batch does not start all at once."""
     report(world, "a@box", age_seconds=12)
     result = stado("submit", "--run-id", "six", "--batch", "-", stdin=b"one\n" * 6)
-    told = r"; the first start in a moment: a@box has room, by its report of [1-9][0-9] s ago\n"
+    told = (
+        r"; the first should start in a moment: a@box has room, by its report of [1-9][0-9] s ago\n"
+    )
     assert re.search(told, result.stderr)
     report(world, "a@box", age_seconds=2 * 3600)
     result = stado("submit", "--run-id", "one", "run", "--priority", "1")

@@ -9,6 +9,7 @@ import pytest
 
 from stado.core.records import Hindrance, Phase
 from stado.core.states import Reason, Verdict
+from stado.jobs.asking import ask_to_yield
 from tests.cli.conftest import Program, World, report
 from tests.cli.terminal import Terminal
 
@@ -28,6 +29,44 @@ def test_a_job_without_a_worker(stado: Program, world: World) -> None:
         "  open    deadline  it has no deadline",
         "  CLOSED  workers   no worker is there",
     ]
+
+
+def test_of_a_batch_the_reasons_are_counted(stado: Program, world: World) -> None:
+    report(world, "full@box", cpu_free=0)
+    batch = ("submit", "--run-id", "sweep", "--batch", "-", "--cpu", "2")
+    first, second, third = stado.ok(*batch, stdin=b"one\ntwo\nthree\n").splitlines()
+    world.complete(first)
+    shown = stado("job", "why", "sweep")
+    assert shown.exit_code == 0
+    base = first.partition("-")[0]
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"batch {base}: 2 queued, 1 completed"
+    assert lines[2].startswith(f"2 wait (waiting_capacity), such as {second}: full@box is busy")
+    assert f"one of them: `stado job why {second}`" in shown.stderr
+    told = stado.json("job", "why", "sweep")
+    assert (told["batch_id"], told["states"]) == (base, {"queued": 2, "completed": 1})
+    ((code, count, job_id),) = [(one["code"], one["count"], one["job_id"]) for one in told["waits"]]
+    assert (code, count) == ("waiting_capacity", 2)
+    assert job_id in (second, third)
+
+
+def test_a_job_that_runs_tells_whether_it_may_be_put_back(stado: Program, world: World) -> None:
+    job_id = submit(stado, "--yieldable", "--max-yields", "2")
+    claimed = world.claim(job_id)
+    world.beat(claimed, Phase.RUNNING)
+    shown = stado.ok("job", "why", job_id)
+    assert "yields    it may be put back for a more urgent job, 2 more times" in shown
+    ask_to_yield(world.repo, job_id, 1, by="local@box", note="job y with priority 5 waits for room")
+    shown = " ".join(stado.ok("job", "why", job_id).split())
+    assert "yields asked for by local@box" in shown
+    assert '("job y with priority 5 waits for room"): stopped, saved and queued again' in shown
+    run = stado.json("job", "why", job_id)["run"]
+    assert (run["yields_left"], run["yield_asked_by"]) == (2, "local@box")
+
+
+def test_a_job_without_yields_tells_nothing_of_them(stado: Program, world: World) -> None:
+    world.beat(world.claim(submit(stado)), Phase.RUNNING)
+    assert "yields" not in stado.ok("job", "why", "it")
 
 
 def test_without_an_id_it_is_the_newest_of_mine(stado: Program, world: World) -> None:
