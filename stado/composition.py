@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from stado.jobs.repository import Repository
     from stado.ports import Clock, Entropy, Tasks
+    from stado.storage.meter import RequestMeter
     from stado.storage.port import OpenStore, Store
     from stado.storage.trouble import StoreTrouble
 
@@ -130,9 +131,10 @@ def open_store_of(
     create: bool = False,
     conditional_delete: bool = True,
     trouble: StoreTrouble | None = None,
+    meter: RequestMeter | None = None,
 ) -> Store:
     """Raises `Refused` when no store is named, else what the store raises. `trouble` hears of
-    each attempt that is repeated."""
+    each attempt that is repeated, `meter` of each request to a bucket."""
     from stado.storage.open import open_store
 
     return open_store(
@@ -145,6 +147,7 @@ def open_store_of(
         create=create,
         conditional_delete=conditional_delete,
         trouble=trouble,
+        meter=meter,
     )
 
 
@@ -192,12 +195,17 @@ def unused_repository(
     settings: Settings, machine: Machine, like: Repository, trouble: StoreTrouble | None = None
 ) -> Repository:
     """Another repository of the same deployment whose store has sent nothing yet: what a process
-    prepares for those that it forks, since a connection must not be shared."""
+    prepares for those that it forks, since a connection must not be shared. What each of them asks
+    of the store is counted."""
     from stado.jobs.repository import Repository
+    from stado.storage.meter import RequestMeter
 
+    meter = RequestMeter(machine.tasks)
     honoured = like.deployment.proof.conditional_delete
-    store = open_store_of(settings, machine, conditional_delete=honoured, trouble=trouble)
-    return Repository(store, like.deployment, **machine._asdict())
+    store = open_store_of(
+        settings, machine, conditional_delete=honoured, trouble=trouble, meter=meter
+    )
+    return Repository(store, like.deployment, meter=meter, **machine._asdict())
 
 
 def opener_of_stores(settings: Settings, machine: Machine) -> OpenStore:

@@ -86,6 +86,7 @@ from stado_agent.preparation import Means, Preparation, Watch
 from stado_agent.publication import Interest, Publication
 from stado_agent.pulse import Pulse
 from stado_agent.report_folder import ReportFolder
+from stado_agent.request_count import RequestCount
 from stado_agent.shell import StrictShell, plain_argv
 from stado_agent.shipping import Shipping
 
@@ -115,8 +116,11 @@ class JobRun:
         *,
         rules: DeploymentSettings = DeploymentSettings(),  # noqa: B008 - frozen
         on_started: Callable[[], None] = lambda: None,
+        count: RequestCount | None = None,
     ) -> None:
+        """`count`: of what is asked of the store for the job; None: from now on."""
         self._repo = repo
+        self._count = RequestCount(repo.meter) if count is None else count
         self._rules = rules
         self._on_started = on_started
         self._host = host
@@ -737,7 +741,8 @@ class JobRun:
         """Gives the verdict and settles; what others decided first is settled instead."""
         if self._is_decided():
             return
-        cell, ours = self._insist(lambda: give_verdict(self._repo, self._as_left(), outcome))
+        counted = outcome.evolve(requests=self._count.told())
+        cell, ours = self._insist(lambda: give_verdict(self._repo, self._as_left(), counted))
         if self._is_decided():
             return
         if ours:
@@ -781,6 +786,7 @@ class JobRun:
         if not self._pulse.sealed or self._decided is not None:
             return
         verdict = self._outcome or self._patience.persist(self._lost)
+        verdict = verdict.evolve(requests=self._count.told())
         last = self._patience.persist(lambda: self._repo.find_heartbeat(self._record.id))
         cell, ours = self._patience.persist(
             lambda: give_verdict(self._repo, self._as_left(), verdict)
@@ -840,6 +846,7 @@ class JobRun:
             return False
         log.warning("event=adopted job=%s epoch=%d", adopted.record.id, adopted.record.epoch)
         self._claimed = adopted
+        self._count.begin_epoch(told=cell.ending.requests is not None)
         self._count_on()
         self._shipping.stop()
         self._begin_log_epoch()

@@ -21,6 +21,7 @@ from stado.ports import Channel
 from stado_agent.host import Host
 from stado_agent.job_run import JobRun
 from stado_agent.places import place_of
+from stado_agent.request_count import RequestCount
 from stado_agent.salvage import salvage
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
 def _run_entry(
     channel: Channel, repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
 ) -> None:
+    count = RequestCount(repo.meter)
     workspace = host.folder.workspace(entry.job_id, entry.epoch)
     try:
         host.folder.write_note(host.note(entry, workspace=workspace))
@@ -86,7 +88,7 @@ def _run_entry(
     def tell_started() -> None:
         _tell(channel, event="started")
 
-    run = JobRun(repo, host, claimed, entry, rules=rules, on_started=tell_started)
+    run = JobRun(repo, host, claimed, entry, rules=rules, on_started=tell_started, count=count)
     unable = run.run()
     if unable is not None:
         _tell(channel, event="unable", why=unable)

@@ -17,6 +17,7 @@ from stado.cli.cost_words import (
     trouble_notes,
 )
 from stado.cli.shown import Shown
+from stado.cli.store_words import requests_text, traffic_text
 from stado.cli.tables import Column
 from stado.core.costs import (
     Anomaly,
@@ -26,6 +27,7 @@ from stado.core.costs import (
     CostTally,
     Estimate,
     Saving,
+    store_cost,
 )
 from stado.jobs.costs import Idle, IdleReport, Seen
 
@@ -51,18 +53,18 @@ def report(
     tally: CostTally, seen: Seen, catalog: Catalog, *, by: str, limit: int, by_default: bool
 ) -> Shown:
     """`limit`: of the lines; JSON has all. `by_default`: nobody said from when on."""
-    groups = _ordered(tally, by)
+    groups, total = _ordered(tally, by), tally.total()
     return Shown(
-        {
+        lambda: {
             **about_fields(seen, catalog),
             "by": by,
-            "total": _sum_fields(tally.total()),
-            "groups": [{_FIELDS[by]: name, **_sum_fields(one)} for name, one in groups],
+            "total": _sum_fields(total, catalog),
+            "groups": [{_FIELDS[by]: name, **_sum_fields(one, catalog)} for name, one in groups],
         },
-        _report_lines(groups, tally.total(), by=by, limit=limit),
+        _report_lines(groups, total, catalog, by=by, limit=limit),
         [
             *more_notes(len(groups), limit),
-            *_sum_notes(tally.total(), seen, catalog, by_default=by_default),
+            *_sum_notes(total, seen, catalog, by_default=by_default),
         ],
     )
 
@@ -75,7 +77,7 @@ def _ordered(tally: CostTally, by: str) -> list[tuple[str | None, CostSum]]:
     return sorted(groups, key=lambda each: (-each[1].dollars, -each[1].unpriced_ms, each[0] or ""))
 
 
-def _sum_fields(group: CostSum) -> dict[str, Any]:
+def _sum_fields(group: CostSum, catalog: Catalog) -> dict[str, Any]:
     return {
         "cost_usd": rounded(group.known),
         "failed_cost_usd": None if group.known is None else rounded(group.failed_dollars),
@@ -87,17 +89,37 @@ def _sum_fields(group: CostSum) -> dict[str, Any]:
         "unpriced_epochs": group.unpriced_epochs,
         "unpriced_seconds": group.unpriced_ms / 1000,
         "output_bytes": group.output_bytes,
+        "store": _store_fields(group, catalog),
+    }
+
+
+def _store_fields(group: CostSum, catalog: Catalog) -> dict[str, Any]:
+    """Null: of none of these epochs it is known."""
+    known = bool(group.metered_epochs)
+    return {
+        "cost_usd": rounded(store_cost(group, catalog)),
+        "writes": group.dear if known else None,
+        "reads": group.cheap if known else None,
+        "received_bytes": group.received_bytes if known else None,
+        "sent_bytes": group.sent_bytes if known else None,
+        "unknown_epochs": group.epochs - group.metered_epochs,
     }
 
 
 def _report_lines(
-    groups: Sequence[tuple[str | None, CostSum]], total: CostSum, *, by: str, limit: int
+    groups: Sequence[tuple[str | None, CostSum]],
+    total: CostSum,
+    catalog: Catalog,
+    *,
+    by: str,
+    limit: int,
 ) -> list[str]:
     if not groups:
         return []
-    rows = [_sum_cells(name or _OF_NONE, one) for name, one in groups[:limit]]
+    shown = [(name or _OF_NONE, one) for name, one in groups[:limit]]
     if len(groups) > 1:
-        rows.append(_sum_cells("total", total))
+        shown.append(("total", total))
+    rows = [_sum_cells(name, one) for name, one in shown]
     columns = [
         Column(by.upper(), width_max=40),
         Column("COST", right=True),
@@ -110,6 +132,13 @@ def _report_lines(
     if not total.unpriced_epochs:
         del columns[-1]
         rows = [row[:-1] for row in rows]
+    if total.dear or total.cheap:
+        columns += [
+            Column("STORE", right=True),
+            Column("REQUESTS", right=True, expendable=True),
+            Column("TRAFFIC", right=True, expendable=True),
+        ]
+        rows = [row + _store_cells(one, catalog) for row, (_, one) in zip(rows, shown, strict=True)]
     return render.clean_table_lines(columns, rows)
 
 
@@ -124,6 +153,13 @@ def _sum_cells(name: str, group: CostSum) -> list[str]:
         render.duration(group.wall_ms / 1000),
         _unpriced(group),
     ]
+
+
+def _store_cells(group: CostSum, catalog: Catalog) -> list[str]:
+    if not group.metered_epochs:
+        return ["unknown"] * 3
+    traffic = render.size_text(group.received_bytes + group.sent_bytes)
+    return [dollars(store_cost(group, catalog)), f"{group.dear + group.cheap:,}", traffic]
 
 
 def _unpriced(group: CostSum) -> str:
@@ -146,8 +182,28 @@ def _sum_notes(total: CostSum, seen: Seen, catalog: Catalog, *, by_default: bool
         month = total.output_bytes / 1e9 * catalog.gb_month
         size = render.size_text(total.output_bytes)
         yield f"besides, their output, {size}, costs {dollars(month)} a month to keep"
+    yield from _store_notes(total, catalog)
     yield catalog_note(catalog)
     yield from trouble_notes(seen)
+
+
+def _store_notes(total: CostSum, catalog: Catalog) -> Iterator[str]:
+    """Nothing of a directory: it is asked nothing that anybody bills."""
+    if not total.dear and not total.cheap:
+        return
+    yield (
+        f"STORE is besides COST: {requests_text(total.dear, total.cheap)}; "
+        f"{traffic_text(total.received_bytes, total.sent_bytes)}"
+    )
+    if catalog.egress_gb is None and total.received_bytes:
+        yield (
+            "what hosts received is counted as free, as it is within a provider's region: else "
+            "state storage.egress_gb in a file of prices"
+        )
+    unknown = total.epochs - total.metered_epochs
+    if unknown:
+        epochs = render.plural(unknown, "epoch")
+        yield f"what {epochs} asked of the store is not known: they run, were lost, or are older"
 
 
 # --- who bears it, and what nobody does ---------------------------------------------------
@@ -187,14 +243,14 @@ def allocation(
     if idle.unpriced:
         notes.append(f"{render.plural(idle.unpriced, 'host')} at work without a price")
     return Shown(
-        {
+        lambda: {
             **about_fields(seen, catalog),
-            "total": _sum_fields(tally.total()),
+            "total": _sum_fields(tally.total(), catalog),
             "users": [
                 {
                     "user": name,
                     "share": None if share is None else round(share, 6),
-                    **_sum_fields(one),
+                    **_sum_fields(one, catalog),
                 }
                 for name, one, share in shares
             ],
@@ -231,7 +287,7 @@ def forecast(told: CostForecast, seen: Seen, catalog: Catalog) -> Shown:
     unpriced = told.unpriced_epochs
     of_it = [f"{render.plural(unpriced, 'epoch')} of it without a price"] if unpriced else []
     return Shown(
-        {
+        lambda: {
             **about_fields(seen, catalog),
             "month": told.month,
             "spent_usd": rounded(told.spent),
@@ -253,7 +309,7 @@ def estimates(
     if min(len(one.observed.dollars) for one in found) < _TELLING_MIN:
         notes.append("fewer than five observed jobs tell little of a spread")
     return Shown(
-        {
+        lambda: {
             **about_fields(seen, catalog),
             "model": model,
             "jobs": jobs,
@@ -356,7 +412,7 @@ def _found(
 ) -> Shown:
     """All of what was found as fields, some as lines, or that it is `nothing`."""
     return Shown(
-        {**about_fields(*about), name: fields},
+        lambda: {**about_fields(*about), name: fields},
         lines or [nothing],
         [*more_notes(len(fields), limit), *trouble_notes(about[0])],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ _CODE = "prices_unreadable"
 _BUNDLED = Path(__file__).with_name("prices.toml")
 _BYTES_MAX = 1 << 20
 _PRICE_MAX = 100_000.0
+_STORAGE = ("gb_month", "put_thousand", "get_thousand", "egress_gb")
 _KNOWN = {"as_of", "source", "cards", "machines", "storage"}
 
 
@@ -36,20 +37,25 @@ def read_catalog(path: str | None) -> Catalog:
 
 
 def _catalog(fields: Mapping[str, Any], file: Path) -> Catalog:
-    unknown = sorted(fields.keys() - _KNOWN)
-    if unknown:
-        raise _refused(file, f"it has {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+    _check_known(fields, _KNOWN, "it", file)
     as_of = fields.get("as_of")
     if not isinstance(as_of, date) or isinstance(as_of, datetime):
         raise _refused(file, f"as_of is {as_of!r}: state the day of its prices, as 2024-12-31")
     storage = _prices(fields.get("storage", {}), "storage", file)
+    _check_known(storage, _STORAGE, "storage", file)
     return Catalog(
         as_of=as_of,
         source=str(fields.get("source", file.name)),
         cards=_prices(fields.get("cards", {}), "cards", file),
         machines=_prices(fields.get("machines", {}), "machines", file),
-        gb_month=storage.get("gb_month"),
+        **storage,
     )
+
+
+def _check_known(table: Mapping[str, Any], known: Collection[str], what: str, file: Path) -> None:
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise _refused(file, f"{what} has {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
 
 def _prices(table: Any, name: str, file: Path) -> dict[str, float]:

@@ -171,7 +171,7 @@ def pause(*, meant: _Meant, as_json: bool) -> None:
         changed, now = schedules.pause(repo, schedule.name, by=user)
     said = "is paused" if now else "was paused already"
     Shown(
-        {"schedule": changed.name, "paused": True, "changed_now": now},
+        lambda: {"schedule": changed.name, "paused": True, "changed_now": now},
         [changed.name],
         [
             f"the schedule {said}: nothing is submitted until it is resumed",
@@ -196,7 +196,7 @@ def resume(*, meant: _Meant, as_json: bool) -> None:
     said = "the schedule goes on" if resumed else "the schedule was not paused"
     when = schedule_views.when_text(changed, zone_named(changed.zone), now)
     Shown(
-        {**schedule_views.schedule_fields(changed, None), "changed_now": resumed},
+        lambda: {**schedule_views.schedule_fields(changed, None), "changed_now": resumed},
         [changed.name],
         [f"{said}: {when}"],
     ).show(as_json=as_json)
@@ -239,7 +239,7 @@ def remove(*, meant: _Meant, as_json: bool) -> None:
                 f"to be named in full: `stado schedule rm {whole}`",
             ) from None
     Shown(
-        {"schedule": name, "removed": True},
+        lambda: {"schedule": name, "removed": True},
         [name],
         ["the schedule is removed; its jobs stay as they are"],
     ).show(as_json=as_json)

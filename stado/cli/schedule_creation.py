@@ -130,7 +130,7 @@ def create(
     said = "schedule" if made.created else "there already: schedule"
     due = schedule_views.when_text(made.schedule, zone, now)
     Shown(
-        {**schedule_views.schedule_fields(made.schedule, None), "created": made.created},
+        lambda: {**schedule_views.schedule_fields(made.schedule, None), "created": made.created},
         [made.schedule.name],
         [
             f"{said} {made.schedule.name}: {due}",

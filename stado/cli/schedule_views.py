@@ -73,7 +73,7 @@ def listed(found: ScheduleList, now: datetime, lease_seconds: float) -> Shown:
     """One page, by name."""
     rows = found.rows
     return Shown(
-        {"schedules": [_row_fields(row) for row in rows], "more": found.more},
+        lambda: {"schedules": [_row_fields(row) for row in rows], "more": found.more},
         render.clean_table_lines(_COLUMNS, [_cells(row, now) for row in rows]) if rows else [],
         list(_list_notes(found, now, lease_seconds)),
     )
@@ -158,7 +158,7 @@ def coming(
     else:
         notes = []
     return Shown(
-        {
+        lambda: {
             "schedule": schedule.name,
             "zone": schedule.zone,
             "paused": schedule.paused is not None,
@@ -172,7 +172,7 @@ def coming(
 def history(schedule: Schedule, found: Sequence[Outcome]) -> Shown:
     """The newest first."""
     return Shown(
-        {"schedule": schedule.name, "submissions": [_outcome_fields(one) for one in found]},
+        lambda: {"schedule": schedule.name, "submissions": [_outcome_fields(one) for one in found]},
         _history_lines(found, find_zone(schedule.zone)) if found else [],
         [] if found else ["nothing was submitted yet"],
     )
@@ -205,7 +205,7 @@ def submission(schedule: Schedule, fire: Fire) -> Shown:
     jobs = f"{views.jobs_text(len(schedule.request.commands))} as batch {base}"
     follow = f"status {base} --watch" if batch else f"job watch {base} --follow"
     return Shown(
-        {"schedule": schedule.name, "run_id": fire.run_id, "job_ids": job_ids},
+        lambda: {"schedule": schedule.name, "run_id": fire.run_id, "job_ids": job_ids},
         job_ids,
         [
             f"submitted {jobs if batch else f'job {base}'} (run {fire.run_id})",
@@ -224,7 +224,7 @@ def story(schedule: Schedule, last: Outcome | None, now: datetime) -> Shown:
         for label, text in _story(schedule, last, now)
         for line in render.wrapped(f"{label:<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
     ]
-    return Shown(schedule_fields(schedule, last), lines)
+    return Shown(lambda: schedule_fields(schedule, last), lines)
 
 
 def _story(schedule: Schedule, last: Outcome | None, now: datetime) -> Iterator[tuple[str, str]]:

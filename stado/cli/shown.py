@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from stado.cli import render
 class Shown:
     """The same answer twice: who asks for JSON gets `fields` and nothing else."""
 
-    fields: Mapping[str, Any]
+    fields: Callable[[], Mapping[str, Any]]
+    """Made when they are asked for: they have all rows, of which lines show the first."""
     lines: Sequence[str] = ()
     """For stdout. What a store holds is cleaned already: lines may carry colours."""
     notes: Sequence[str] = ()
@@ -21,7 +22,7 @@ class Shown:
 
     def show(self, *, as_json: bool) -> None:
         if as_json:
-            render.print_json(self.fields)
+            render.print_json(self.fields())
             return
         for line in self.lines:
             render.print_styled(line)

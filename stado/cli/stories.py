@@ -10,6 +10,7 @@ from stado.cli.envelopes import envelope_words
 from stado.cli.outcomes import elapsed_text
 from stado.cli.policy import save_fields, save_text, seal_fields
 from stado.cli.render import duration, instant_text, plural, size_text
+from stado.cli.store_words import store_fields, store_text
 from stado.cli.views import (
     CANCELLING,
     PAUSING,
@@ -455,6 +456,9 @@ def _ended(epoch: EpochStory, now: datetime) -> Iterator[str]:
         if ending.output_files:
             files = plural(ending.output_files, "file")
             yield f"left {files}, {size_text(ending.output_bytes or 0)}"
+        asked = store_text(ending)
+        if asked is not None:
+            yield asked
         for warning in ending.warnings:
             yield f"warning: {warning.code.value}: {warning.detail}"
 
@@ -497,6 +501,7 @@ def _epoch_fields(epoch: EpochStory) -> dict[str, Any]:
         "retry_at": instant_text(ending.retry_at) if ending else None,
         "output_files": ending.output_files if ending else None,
         "output_bytes": ending.output_bytes if ending else None,
+        "store": store_fields(ending),
         "warnings": warning_fields(ending),
         "cancel_asked_by": epoch.cancel_asked_by,
         "terminate_asked": epoch.terminate_asked,

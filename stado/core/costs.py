@@ -21,6 +21,7 @@ from stado.errors import Refused
 
 _HOUR_MS = 3_600_000
 _MICRO = 1_000_000
+_GB = 1e9
 _CARDS = re.compile(r"([1-9][0-9]{0,3})x (.+)")
 
 
@@ -36,6 +37,13 @@ class Catalog:
     """Of a whole machine, by its type."""
     gb_month: float | None = None
     """Of storage."""
+    put_thousand: float | None = None
+    """Of a thousand writes or listings."""
+    get_thousand: float | None = None
+    """Of a thousand reads."""
+    egress_gb: float | None = None
+    """Of a gigabyte that hosts receive from the store; None: it counts for nothing, as within a
+    provider's region."""
 
 
 NO_CATALOG = Catalog(date(1970, 1, 1), "none", {}, {})
@@ -85,6 +93,12 @@ class CostSum:
     output_bytes: int = 0
     """That these epochs left, as far as that is known."""
     running: int = 0
+    metered_epochs: int = 0
+    """Of which it is known what they asked of the store; the next four are theirs."""
+    dear: int = 0
+    cheap: int = 0
+    received_bytes: int = 0
+    sent_bytes: int = 0
 
     def add(self, use: Use, dollars: float | None, *, running: bool = False) -> None:
         self.wall_ms += use.wall_ms
@@ -99,6 +113,12 @@ class CostSum:
             self.dollars += dollars
             if use.verdict in _FAILED:
                 self.failed_dollars += dollars
+        if use.is_metered:
+            self.metered_epochs += 1
+            self.dear += use.dear or 0
+            self.cheap += use.cheap or 0
+            self.received_bytes += use.received_bytes or 0
+            self.sent_bytes += use.sent_bytes or 0
 
     def merge(self, other: CostSum) -> None:
         """What epochs cost that are not in this one."""
@@ -117,6 +137,23 @@ class CostSum:
         return (
             self.dollars / self.completed if self.completed and not self.unpriced_epochs else None
         )
+
+
+def store_cost(group: CostSum, catalog: Catalog) -> float | None:
+    """Dollars for what these epochs asked of the store, as far as that is known; it is in no other
+    sum. None: it is of none of them, or the catalog has no price for some of it."""
+    writes = _priced(group.dear / 1000, catalog.put_thousand)
+    reads = _priced(group.cheap / 1000, catalog.get_thousand)
+    if not group.metered_epochs or writes is None or reads is None:
+        return None
+    return writes + reads + group.received_bytes / _GB * (catalog.egress_gb or 0.0)
+
+
+def _priced(amount: float, price: float | None) -> float | None:
+    """Of nothing no price is needed."""
+    if not amount:
+        return 0.0
+    return None if price is None else amount * price
 
 
 _FAILED = frozenset((Verdict.FAILED, Verdict.TIMED_OUT, Verdict.LOST, Verdict.RETRYING))

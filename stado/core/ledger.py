@@ -25,7 +25,8 @@ SEGMENT_ROWS_MAX = 5_000
 SEGMENTS_MAX = 20_000
 """That an index names: a hundred million uses."""
 
-_SCHEMA = 1
+_SCHEMA = 2
+"""Programs that know 1 alone would lose fields when they write a segment anew."""
 _PLAIN_BYTES_MAX = 1 << 26
 """Of a segment that is unpacked: ten times what the largest has."""
 

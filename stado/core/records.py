@@ -203,6 +203,20 @@ class Ran(Part, frozen=True, kw_only=True):
         return max(0, milliseconds(self.ended_at) - milliseconds(self.began_at))
 
 
+class StoreRequests(Part, frozen=True, kw_only=True):
+    """What a process asked of the deployment's bucket, by what is billed. A directory bills
+    nothing: then all of it is 0."""
+
+    dear: Count = 0
+    """Writes and listings."""
+    cheap: Count = 0
+    """Reads. Deletes are in neither: they are free."""
+    received_bytes: Count = 0
+    """Of the bodies of answers."""
+    sent_bytes: Count = 0
+    """Of the bodies of requests."""
+
+
 class Usage(Part, frozen=True, kw_only=True):
     """What the ended epochs of a job used together."""
 
@@ -245,6 +259,8 @@ class Ending(Part, frozen=True, kw_only=True):
     output_files: Count | None = None
     """How many the epoch's manifest names; None where there is none."""
     output_bytes: Count | None = None
+    requests: StoreRequests | None = None
+    """What the holder asked of the store; None: not known, as where others gave the verdict."""
     warnings: Annotated[list[JobWarning], msgspec.Meta(max_length=16)] = msgspec.field(
         default_factory=list
     )
@@ -823,7 +839,7 @@ class Capacity(Document, frozen=True, kw_only=True):
     keeps_room_for: JobId | None = None
     """What gets free there is kept for this queued job."""
     throttled: Count = 0
-    """Requests of the agent that the store has put off since the broadcast before."""
+    """StoreRequests of the agent that the store has put off since the broadcast before."""
     last_claim: JobClaim | None = None
     """Since the agent was started."""
     recent_ends: Annotated[list[JobEnd], msgspec.Meta(max_length=RECENT_ENDS_MAX)] = msgspec.field(

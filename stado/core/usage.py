@@ -53,6 +53,9 @@ _DIGEST_DIGITS = 12
 _DIGEST = re.compile(r"!(?:[0-9a-f]{12}){1,2}")
 """Some versions wrote twice as many digits."""
 
+_REQUESTS = {"dear": "a", "cheap": "q", "received_bytes": "i", "sent_bytes": "o"}
+"""By their figures in names."""
+
 _LEFT_OUT_FIRST = "shkmu"
 """Words without which a use still counts, where not even their digests have room together."""
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
@@ -94,6 +97,18 @@ class Use(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     """Millionths of its host that it had, for its price; None where nobody said."""
     output_bytes: Count | None = None
     """What it left; None where nothing is known of it."""
+    dear: Count | None = None
+    """Writes and listings that it asked of the store; this and the next three are None where that
+    is not known."""
+    cheap: Count | None = None
+    """Reads."""
+    received_bytes: Count | None = None
+    sent_bytes: Count | None = None
+
+    @property
+    def is_metered(self) -> bool:
+        """Whether it is known what was asked of the store."""
+        return None not in (self.dear, self.cheap, self.received_bytes, self.sent_bytes)
 
     @property
     def name(self) -> tuple[str, int]:
@@ -122,7 +137,14 @@ class Use(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
             yield day_of(begin), self._cut(max(begin, self.began_ms), min(end, self.ended_ms))
 
     def _cut(self, begin: int, end: int) -> Use:
-        return msgspec.structs.replace(self, ended_ms=end, wall_ms=end - begin)
+        """What it left, and asked of the store, counts where it ended."""
+        part = msgspec.structs.replace(self, ended_ms=end, wall_ms=end - begin)
+        if end == self.ended_ms:
+            return part
+        part = msgspec.structs.replace(part, output_bytes=None if self.output_bytes is None else 0)
+        if not self.is_metered:
+            return part
+        return msgspec.structs.replace(part, dear=0, cheap=0, received_bytes=0, sent_bytes=0)
 
 
 def ran_until(
@@ -174,7 +196,13 @@ def use_of(cell: EndCell) -> Use | None:
         return None
     use = _use(cell.record, ending.ran)
     left = None if ending.output_bytes is None else min(ending.output_bytes, _FIGURE_MAX)
-    return msgspec.structs.replace(use, verdict=ending.verdict, output_bytes=left)
+    use = msgspec.structs.replace(use, verdict=ending.verdict, output_bytes=left)
+    asked = ending.requests
+    if asked is None:
+        return use
+    return msgspec.structs.replace(
+        use, **{name: min(getattr(asked, name), _FIGURE_MAX) for name in _REQUESTS}
+    )
 
 
 def use_so_far(record: Record, heartbeat: Heartbeat | None, now: datetime) -> Use | None:
@@ -246,7 +274,24 @@ def use_key(use: Use) -> str:
 
 
 def use_name(use: Use) -> str:
-    """The one name of it. Names sort by the end."""
+    """The one name of it. Names sort by the end. What it asked of the store is in it where all else
+    leaves room: a word is never cut for that."""
+    begin, requests, root = _figures_of(use), _requests_of(use), _root_of(use)
+    words = {
+        "u": use.user,
+        "m": use.model,
+        "h": use.hardware,
+        "k": use.consumer,
+        "s": use.schedule,
+    }
+    stated = {letter: word for letter, word in words.items() if word is not None}
+    codes = _fitted(stated, _NAME_MAX - len(begin) - len(root))
+    rest = root + "".join(f"~{letter}{code}" for letter, code in codes.items())
+    is_full = len(begin) + len(requests) + len(rest) > _NAME_MAX
+    return begin + ("" if is_full else requests) + rest
+
+
+def _figures_of(use: Use) -> str:
     figures = f"w{use.wall_ms}.g{use.gpus}.s{use.share_milli}.e{int(use.estimated)}"
     figures += ".c1" if use.whole else ""
     more = {
@@ -258,19 +303,17 @@ def use_name(use: Use) -> str:
     figures += "".join(
         f".{letter}{number}" for letter, number in more.items() if number is not None
     )
-    root = "" if use.root is None else f"~r{use.root}"
-    name = f"{use.ended_ms:013d}-{use.job_id}.{use.epoch}~{figures}{root}"
-    words = {
-        "u": use.user,
-        "m": use.model,
-        "h": use.hardware,
-        "k": use.consumer,
-        "s": use.schedule,
-    }
-    stated = {letter: word for letter, word in words.items() if word is not None}
-    return name + "".join(
-        f"~{letter}{code}" for letter, code in _fitted(stated, _NAME_MAX - len(name)).items()
-    )
+    return f"{use.ended_ms:013d}-{use.job_id}.{use.epoch}~{figures}"
+
+
+def _requests_of(use: Use) -> str:
+    if not use.is_metered:
+        return ""
+    return "".join(f".{letter}{getattr(use, name)}" for name, letter in _REQUESTS.items())
+
+
+def _root_of(use: Use) -> str:
+    return "" if use.root is None else f"~r{use.root}"
 
 
 def _fitted(words: Mapping[str, str], room: int) -> dict[str, str]:
@@ -321,6 +364,7 @@ def parse_use(name: str) -> Use | None:
         price_micro=_number(figures.get("p", "")),
         part_micro=_number(figures.get("f", "")),
         output_bytes=_number(figures.get("b", "")),
+        **{name: _number(figures.get(letter, "")) for name, letter in _REQUESTS.items()},
     )
 
 

@@ -29,7 +29,7 @@ from stado.core.records import (
 from stado.core.states import State
 from stado.errors import Exists, NotFound, Unavailable, Unreadable
 from stado.ports import Clock, Entropy, Tasks
-from stado.storage.port import LIST_LIMIT_MAX, Entry, Store, Version, walk
+from stado.storage.port import LIST_LIMIT_MAX, Entry, Meter, Store, Version, walk
 
 log = logging.getLogger(__name__)
 
@@ -75,13 +75,22 @@ class Repository:
     """Everything that a move needs of a deployment: its store, its rules, and the ports."""
 
     def __init__(
-        self, store: Store, deployment: Deployment, *, clock: Clock, entropy: Entropy, tasks: Tasks
+        self,
+        store: Store,
+        deployment: Deployment,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        tasks: Tasks,
+        meter: Meter | None = None,
     ) -> None:
+        """`meter`: of what this process asks of the store; None: nobody counts."""
         self.store = store
         self.deployment = deployment
         self.clock = clock
         self.entropy = entropy
         self.tasks = tasks
+        self.meter = meter
         self._told: set[str] = set()
 
     def now(self) -> datetime:

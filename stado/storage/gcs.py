@@ -38,6 +38,7 @@ from stado.storage.bucket_rules import (
 from stado.storage.gcs_errors import check_answer, store_errors
 from stado.storage.gcs_session import GcsSession
 from stado.storage.keys import check_key, check_prefix, check_range, is_listed
+from stado.storage.meter import RequestMeter
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.transfer import CHUNK_BYTES, chunks_of, pour, pour_into_file
 
@@ -69,12 +70,13 @@ class GcsStore:
         tasks: Tasks,
         endpoint: str | None = None,
         conditional_delete: bool = True,
+        meter: RequestMeter | None = None,
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
         self._tasks = tasks
-        self._session = GcsSession(clock, tasks, endpoint)
+        self._session = GcsSession(clock, tasks, endpoint, meter)
         self._conditional_delete = conditional_delete
         self._clock_read: tuple[datetime, float] | None = None
         self._objects = f"{self._session.endpoint}/storage/v1/b/{quote(bucket, safe='')}/o"

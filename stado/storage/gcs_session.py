@@ -20,6 +20,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import AuthorizedSession
 from google.auth.transport.requests import Request as AuthRequest
 from google.cloud.storage import Client
+from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 from stado.errors import Denied, StoreError, Unavailable
@@ -32,6 +33,7 @@ from stado.storage.credential_files import (
     look_at,
 )
 from stado.storage.gcs_errors import DENIED_REMEDY
+from stado.storage.meter import RequestMeter
 
 PUBLIC_ENDPOINT = "https://storage.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
@@ -55,10 +57,17 @@ class GcsSession:
 
     An `endpoint` of one's own is an emulator's, and is asked without credentials."""
 
-    def __init__(self, clock: Clock, tasks: Tasks, endpoint: str | None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        endpoint: str | None,
+        meter: RequestMeter | None = None,
+    ) -> None:
         self._clock = clock
         self._lock = tasks.lock()
         self._anonymous = endpoint is not None
+        self._meter = meter
         self._owner = 0
         self._session: Any = None
         self._file: Path | None = None
@@ -83,10 +92,12 @@ class GcsSession:
 
     def upload(self, key: str, bucket: str, name: str, path: str) -> None:
         """By the library, for it can resume: unconditional, so its retries do no harm."""
+        session = self._get(key)
         client = Client(
             project=None,
-            credentials=self._get(key).credentials,
+            credentials=session.credentials,
             client_options={"api_endpoint": self.endpoint},
+            _http=session,
         )
         blob = client.bucket(bucket).blob(name)
         blob.upload_from_filename(
@@ -118,7 +129,7 @@ class GcsSession:
             if not self._is_current():
                 self._session = None
                 credentials = self._find_credentials(key)
-                self._session = _session_of(credentials)
+                self._session = _session_of(credentials, self._meter)
                 self._owner = os.getpid()
             return self._session
 
@@ -169,11 +180,36 @@ class GcsSession:
         return "none" if self._session is None else "the account of this instance"
 
 
-def _session_of(credentials: Any) -> Any:
+def _session_of(credentials: Any, meter: RequestMeter | None) -> Any:
     session: Any = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
+        session.mount(scheme, _MeteredAdapter(meter))
     return session
+
+
+class _MeteredAdapter(HTTPAdapter):
+    """Hears of each request as it goes out, the library's own repetitions too. What is sent for
+    credentials goes by another session."""
+
+    def __init__(self, meter: RequestMeter | None) -> None:
+        super().__init__(pool_maxsize=_CONNECTIONS)
+        self._meter = meter
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        if self._meter is None:
+            return super().send(request, *args, **options)
+        path, _, query = (request.url or "").partition("?")
+        lists = request.method == "GET" and path.endswith("/o")
+        goes_on = request.method == "PUT" and "upload_id=" in query
+        dear = lists or (request.method in ("PUT", "POST") and not goes_on)
+        self._meter.send(
+            dear=int(dear),
+            cheap=int(request.method == "GET" and not lists),
+            sent_bytes=int(request.headers.get("Content-Length") or 0),
+        )
+        answer = super().send(request, *args, **options)
+        self._meter.receive(int(answer.headers.get("Content-Length") or 0))
+        return answer
 
 
 def _file_of(credentials: Any) -> Path | None:

@@ -17,6 +17,7 @@ from stado.ports import Clock, Entropy, Tasks
 from stado.storage.bucket_rules import BucketRules
 from stado.storage.file import FileStore
 from stado.storage.keys import check_key
+from stado.storage.meter import RequestMeter
 from stado.storage.port import Store
 from stado.storage.retry import RetryingStore
 from stado.storage.trouble import StoreTrouble
@@ -107,11 +108,13 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
     create: bool = False,
     conditional_delete: bool = True,
     trouble: StoreTrouble | None = None,
+    meter: RequestMeter | None = None,
 ) -> RetryingStore:
     """Sends nothing to a bucket yet; a directory must exist, or is made with `create`.
 
     `endpoint` is the URL of a server other than AWS or Google; `conditional_delete` is what the
-    store was proved to honour; `trouble` hears of what is repeated. Raises
+    store was proved to honour; `trouble` hears of what is repeated, `meter` of what is sent to a
+    bucket. Raises
     `Misconfigured`, and `Denied` for a directory."""
     parsed = parse_address(address)
     if parsed.scheme is Scheme.FILE:
@@ -119,7 +122,7 @@ def open_store(  # noqa: PLR0913 - the composition root's one call: ports and op
         return RetryingStore(store, clock=clock, entropy=entropy, tasks=tasks, trouble=trouble)
     check_endpoint(endpoint)
     _check_installed(parsed.scheme)
-    bucket = _BucketOptions(endpoint, region, conditional_delete)
+    bucket = _BucketOptions(endpoint, region, conditional_delete, meter)
     if parsed.scheme is Scheme.S3:
         inner, at_a_time = _open_s3(parsed, bucket, clock, tasks)
     else:
@@ -213,6 +216,7 @@ class _BucketOptions:
     endpoint: str | None
     region: str | None
     conditional_delete: bool
+    meter: RequestMeter | None = None
 
 
 def _open_directory(path: Path, clock: Clock, entropy: Entropy, *, create: bool) -> Store:
@@ -234,6 +238,7 @@ def _open_s3(
         endpoint=options.endpoint,
         region=options.region,
         conditional_delete=options.conditional_delete,
+        meter=options.meter,
     )
     return store, CONCURRENT_CREATES
 
@@ -250,6 +255,7 @@ def _open_gcs(
         tasks=tasks,
         endpoint=options.endpoint,
         conditional_delete=options.conditional_delete,
+        meter=options.meter,
     )
     return store, CONCURRENT_CREATES
 

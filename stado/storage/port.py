@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Version = str
 """Opaque, compared for equality only: an ETag (S3), a generation (GCS), a digest (directory)."""
@@ -124,6 +124,30 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Gives back connections. The store is not used afterwards."""
+        ...
+
+
+class Billed(NamedTuple):
+    """What was asked of a bucket, by what is billed; all of it is 0 for a directory."""
+
+    dear: int
+    """Writes and listings."""
+    cheap: int
+    """Reads. Deletes are in neither: they are free."""
+    received_bytes: int
+    """Of the bodies of answers."""
+    sent_bytes: int
+    """Of the bodies of requests."""
+
+    def since(self, earlier: Billed) -> Billed:
+        return Billed(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+
+class Meter(Protocol):
+    """Counts what one process asks of its store."""
+
+    def reading(self) -> Billed:
+        """Since some moment, each time at least as much."""
         ...
 
 

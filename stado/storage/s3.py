@@ -38,6 +38,7 @@ from stado.storage.answers import (
 )
 from stado.storage.bucket_rules import BucketRules, s3_drops_versions, s3_rules
 from stado.storage.keys import check_key, check_prefix, check_range, is_listed
+from stado.storage.meter import RequestMeter
 from stado.storage.pieces import PIECE_BYTES, fetch_pieces
 from stado.storage.port import LIST_LIMIT_MAX, Blob, Entry, FileDigest, Version
 from stado.storage.s3_clients import RECORDS, UPLOADS, WHOLE, Patience, S3Clients
@@ -69,7 +70,7 @@ class S3Store:
     used them, and a forked copy makes its own. `conditional_delete=False` is for servers that
     ignore the condition of a delete: the version is then compared first, which is no lock."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - ports and options by name
         self,
         bucket: str,
         prefix: str = "",
@@ -79,13 +80,14 @@ class S3Store:
         endpoint: str | None = None,
         region: str | None = None,
         conditional_delete: bool = True,
+        meter: RequestMeter | None = None,
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
         self._tasks = tasks
         with store_errors(self.address, writing=False):
-            self._clients = S3Clients(clock, tasks, endpoint, region)
+            self._clients = S3Clients(clock, tasks, endpoint, region, meter)
         self._conditional_delete = conditional_delete
         self._clock_read: tuple[datetime, float] | None = None
 

@@ -29,6 +29,7 @@ from stado.storage.credential_files import (
     look_at,
     unreadable_sentence,
 )
+from stado.storage.meter import RequestMeter
 from stado.storage.s3_errors import (
     DENIED_REMEDY,
     credential_errors,
@@ -87,12 +88,18 @@ class S3Clients:
     A session is not safe between threads; it is used under our lock only."""
 
     def __init__(
-        self, clock: Clock, tasks: Tasks, endpoint: str | None, region: str | None
+        self,
+        clock: Clock,
+        tasks: Tasks,
+        endpoint: str | None,
+        region: str | None,
+        meter: RequestMeter | None = None,
     ) -> None:
         self._clock = clock
         self._lock = tasks.lock()
         self._endpoint = endpoint
         self._region = region
+        self._meter = meter
         self._access: _Access | None = None
         core = botocore.session.get_session()
         self._files = tuple(
@@ -195,6 +202,10 @@ class S3Clients:
         client = session.client("s3", endpoint_url=self._endpoint, config=config)
         if patience is not UPLOADS:
             client.meta.events.register_last("before-call.s3", _without_expectation)
+        if self._meter is not None:
+            metered = _Metered(self._meter)
+            client.meta.events.register_last("before-send.s3", metered.sent)
+            client.meta.events.register("response-received.s3", metered.received)
         return client
 
     def _new_session(self) -> Any:
@@ -259,6 +270,38 @@ _ORIGINS = {
     "container-role": "the role of this container",
 }
 """By the SDK's name of the method."""
+
+
+class _Metered:
+    """Hears of each request of a client as it goes out, the SDK's own repetitions too, and of each
+    answer. What else the SDK sends, for credentials, goes by other clients."""
+
+    def __init__(self, meter: RequestMeter) -> None:
+        self._meter = meter
+
+    def sent(self, request: Any, **_: Any) -> None:
+        length = request.headers.get("Content-Length")
+        if length is None:
+            length = len(request.body) if isinstance(request.body, bytes) else 0
+        writes_or_lists = request.method in ("PUT", "POST") or _is_listing(request)
+        self._meter.send(
+            dear=int(writes_or_lists),
+            cheap=int(not writes_or_lists and request.method != "DELETE"),
+            sent_bytes=int(length),
+        )
+
+    def received(self, response_dict: Any, **_: Any) -> None:
+        """Of an answer that is read as it comes, the length that was told; it is 0 of those that
+        tell none."""
+        body = None if response_dict is None else response_dict["body"]
+        if body is None:
+            return
+        told = response_dict["headers"].get("content-length") or 0
+        self._meter.receive(len(body) if isinstance(body, bytes) else int(told))
+
+
+def _is_listing(request: Any) -> bool:
+    return request.method == "GET" and "list-type=" in request.url
 
 
 def _without_expectation(params: dict[str, Any], **_: Any) -> None:

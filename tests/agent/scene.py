@@ -16,6 +16,7 @@ from stado.jobs.life import seal_epoch
 from stado.jobs.reaping import Reaper
 from stado.ports import Engine, ProcessIdentity
 from stado.storage.faults import Fault, FaultKind, FaultPlan, FaultyStore
+from stado.storage.meter import RequestMeter
 from stado.storage.observe import Operation
 from stado.storage.port import Store
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
@@ -58,6 +59,9 @@ class Scene:
         self.max_run_seconds: int | None = None
         self.requests: list[Request] = []
         """Of the supervisors on this host."""
+
+        self.meter: RequestMeter | None = None
+        """Counts them, where a test asks for it: each as a write."""
 
     # --- doing --------------------------------------------------------------------------
 
@@ -102,6 +106,7 @@ class Scene:
     def job_run(self, claimed: Claimed, store: Store) -> JobRun:
         """In the process that calls it."""
         repo = self.world.repo_over(store)
+        repo.meter = self.meter
         return JobRun(repo, self.host(), claimed, self.entry, rules=self.rules)
 
     def host(self) -> Host:
@@ -127,6 +132,8 @@ class Scene:
 
         def note(operation: Operation, key: str) -> None:
             self.requests.append(Request(operation, key, self.clock.monotonic()))
+            if self.meter is not None:
+                self.meter.send(dear=1)
             assert not key.startswith(keys.cells(self.job)) or operation in IN_CELLS
             if before is not None:
                 before(operation, key)

@@ -55,6 +55,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.storage.open",
         "stado.storage.trouble",
         "stado.storage.trouble_log",
+        "stado.storage.meter",
     ),
     "stado.pinning": (*_USE_CASES, "stado.code_pinning", "stado.system"),
     "stado.profile_files": (*_USE_CASES, "stado.pinning"),

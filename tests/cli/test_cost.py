@@ -66,6 +66,43 @@ def test_prices_of_ones_own(stado: Program, world: World, tmp_path: Path) -> Non
     assert stado.json("cost", "report", "--prices", str(prices))["total"]["cost_usd"] is None
 
 
+def test_what_jobs_asked_of_the_store_is_beside_what_they_cost(
+    stado: Program, world: World, tmp_path: Path
+) -> None:
+    """R260: in columns of its own where a bucket was asked, with what is not known of it."""
+    asked = {"dear": 2_000, "cheap": 5_000, "received_bytes": 3_000_000, "sent_bytes": 500}
+    note(world, 0, hours=3.0, **PRICE, **asked)
+    note(world, 1, hours=1.0, **PRICE)
+    result = stado("cost", "report", "--by", "job")
+    titles, first, second, total = (line.split() for line in result.stdout.splitlines())
+    assert titles[-3:] == ["STORE", "REQUESTS", "TRAFFIC"]
+    assert first[-4:] == ["$0.01", "7,000", "3.0", "MB"]
+    assert second[-3:] == ["unknown"] * 3
+    assert total[1] == "$8.00"
+    assert "2,000 writes and listings, 5,000 reads; 3.0 MB received, 500 bytes" in result.stderr
+    assert "what hosts received is counted as free" in result.stderr
+    assert "what 1 epoch asked of the store is not known" in result.stderr
+    assert stado.json("cost", "report")["total"]["store"] == {
+        "cost_usd": 0.012,
+        "writes": 2_000,
+        "reads": 5_000,
+        "received_bytes": 3_000_000,
+        "sent_bytes": 500,
+        "unknown_epochs": 1,
+    }
+    prices = tmp_path / "prices.toml"
+    prices.write_text("as_of = 2026-03-01\n[storage]\nput_thousand = 1\nget_thousand = 0\n")
+    told = stado.json("cost", "report", "--prices", str(prices))["total"]
+    assert told["store"]["cost_usd"] == 2.0
+
+
+def test_a_directory_has_no_price_and_no_columns(stado: Program, world: World) -> None:
+    """R260"""
+    note(world, 0, hours=3.0, **PRICE, dear=0, cheap=0, received_bytes=0, sent_bytes=0)
+    assert "STORE" not in stado("cost", "report").stdout
+    assert stado.json("cost", "report")["total"]["store"]["cost_usd"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -75,6 +112,7 @@ def test_prices_of_ones_own(stado: Program, world: World, tmp_path: Path) -> Non
         ("as_of = 2026-03-01\n[cards]\na10g = true", "cards.a10g is True"),
         ("as_of = 2026-03-01\ncards = 3", "cards is no table"),
         ("as_of = 2026-03-01\ncrads = 3", "it has 'crads'"),
+        ("as_of = 2026-03-01\n[storage]\nput = 3", "storage has 'put'; known are egress_gb"),
         ("as_of =", "is no TOML"),
     ],
 )

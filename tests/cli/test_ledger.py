@@ -72,11 +72,11 @@ def test_what_a_newer_program_wrote_is_not_made_anew(stado: Program, world: Worl
     note(world, 1, hours=1)
     compact(world)
     (entry,) = walk(world.repo.store, keys.LEDGER_SEGMENTS)
-    newer = zlib.compress(b'{"schema": 2, "rows": {}}')
+    newer = zlib.compress(b'{"schema": 3, "rows": {}}')
     world.repo.store.put(entry.key, newer)
     result = stado("ledger", "rebuild", "--drop-unreadable")
     assert result.exit_code != 0
-    assert "it has schema 2 and this stado knows up to 1: upgrade stado" in result.stderr
+    assert "it has schema 3 and this stado knows up to 2: upgrade stado" in result.stderr
     assert world.repo.store.get(entry.key).data == newer
 
 

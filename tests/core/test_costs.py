@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, date, datetime
 from math import isclose
 
@@ -7,7 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from stado.core import costs
-from stado.core.costs import Catalog, CostTally, Days, cost_of_use, estimates_for, observed
+from stado.core.costs import (
+    Catalog,
+    CostSum,
+    CostTally,
+    Days,
+    cost_of_use,
+    estimates_for,
+    observed,
+    store_cost,
+)
 from stado.core.ids import milliseconds
 from stado.core.states import Verdict
 from stado.core.usage import Use
@@ -84,6 +94,45 @@ def test_what_has_no_price_is_never_nothing() -> None:
     assert (tally.total().known, tally.total().unpriced_epochs) == (2.0, 1)
     assert tally.total().per_job is None
     assert tally.total().unpriced_ms == HOUR_MS
+
+
+ASKED = {"dear": 2_000, "cheap": 5_000, "received_bytes": 10**10, "sent_bytes": 7}
+STORE = dataclasses.replace(CATALOG, put_thousand=0.005, get_thousand=0.0004)
+
+
+@pytest.mark.parametrize(
+    ("asked", "catalog", "dollars"),
+    [
+        (ASKED, STORE, 0.012),
+        (ASKED, dataclasses.replace(STORE, egress_gb=0.1), 1.012),
+        (ASKED, dataclasses.replace(STORE, get_thousand=None), None),
+        ({**ASKED, "cheap": 0}, dataclasses.replace(STORE, get_thousand=None), 0.01),
+        (dict.fromkeys(ASKED, 0), CATALOG, 0.0),
+        ({}, STORE, None),
+    ],
+    ids=["requests", "egress", "unpriced", "none of that", "directory", "unknown"],
+)
+def test_what_was_asked_of_the_store_has_its_price(
+    asked: dict[str, int], catalog: Catalog, dollars: float | None
+) -> None:
+    """R260: a directory is asked nothing that anybody bills, whatever the catalog says."""
+    group = CostSum()
+    group.add(replace(USE, **asked), None)
+    found = store_cost(group, catalog)
+    assert found is None if dollars is None else isclose(found or 0.0, dollars)
+
+
+def test_the_store_is_in_a_sum_of_its_own() -> None:
+    """R260: and counts once, on the day on which an epoch ended."""
+    tally = CostTally("day", STORE, since_ms=0)
+    tally.add(replace(PRICED, wall_ms=16 * HOUR_MS, **ASKED))
+    tally.add(job(1))
+    days = tally.groups
+    assert [days[day].dear for day in ("2026-03-19", "2026-03-20")] == [0, 2_000]
+    total = tally.total()
+    assert (total.dear, total.cheap, total.epochs, total.metered_epochs) == (2_000, 5_000, 2, 1)
+    assert isclose(store_cost(total, STORE) or 0.0, 0.012)
+    assert total.dollars == 34.0
 
 
 @pytest.mark.parametrize(

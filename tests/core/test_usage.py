@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stado.core import keys, moves
 from stado.core.documents import COUNT_MAX, decode
 from stado.core.ids import milliseconds
-from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, Usage
+from stado.core.records import EndCell, Ending, Heartbeat, Phase, Ran, Record, StoreRequests, Usage
 from stado.core.spec import Step, StepOf
 from stado.core.states import JobType, Reason, Verdict
 from stado.core.usage import (
@@ -161,6 +161,7 @@ def test_what_has_not_started_has_used_nothing() -> None:
         replace(USE, user="Jörg ~/= Müller@host"),
         replace(USE, whole=True, model="org/resnet:v2", hardware="2x a100-sxm4-80gb"),
         replace(USE, ended_ms=10**13 - 1, wall_ms=10**13 - 1, gpus=9_999, share_milli=9_999_000),
+        replace(USE, dear=12, cheap=0, received_bytes=10**9, sent_bytes=345),
     ],
 )
 def test_a_name_says_all_of_it(use: Use) -> None:
@@ -195,7 +196,7 @@ def test_a_name_has_room_for_a_user_a_model_and_hardware_however_long_they_are(
 
 @given(
     words=st.lists(st.text(min_size=1, max_size=120), min_size=5, max_size=5),
-    figures=st.lists(st.integers(0, 10**13 - 1), min_size=5, max_size=5),
+    figures=st.lists(st.integers(0, 10**13 - 1), min_size=9, max_size=9),
     root=st.sampled_from([None, "a" * 16]),
     number=st.sampled_from(["", "-1", "-0001", "-100000"]),
 )
@@ -204,12 +205,13 @@ def test_a_name_of_whatever_there_is_to_say_fits_a_key(
 ) -> None:
     """Otherwise no job of it could be settled; and who reads it takes it for what was written."""
     user, model, hardware, consumer, schedule = words
-    ended, wall, price, part, output = figures
+    ended, wall, price, part, output, dear, cheap, received, sent = figures
     use = replace(USE, job_id="abcdefghijklmnop" + number, epoch=999_999, root=root, whole=True)
     use = replace(use, ended_ms=ended, wall_ms=min(ended, wall), gpus=9_999, share_milli=9_999_000)
     use = replace(use, user=user, model=model, hardware=hardware, consumer=consumer)
     use = replace(use, schedule=schedule, verdict=Verdict.COMPLETED, price_micro=price)
     use = replace(use, part_micro=part, output_bytes=output)
+    use = replace(use, dear=dear, cheap=cheap, received_bytes=received, sent_bytes=sent)
     name = use_name(use)
     check_key(keys.usage(name))
     told = parse_use(name)
@@ -226,6 +228,27 @@ def test_an_ordinary_name_of_all_there_is_to_say_says_all_of_it() -> None:
     told = parse_use(use_name(use))
     assert told is not None
     assert None not in (told.user, told.model, told.hardware, told.consumer, told.schedule)
+
+
+def test_no_word_is_cut_for_what_was_asked_of_the_store() -> None:
+    """R260: figures that find no room are left out together, and then unknown."""
+    asked = {"dear": 12, "cheap": 150, "received_bytes": 123_456_789, "sent_bytes": 12_345}
+    use = replace(USE, user="u" * 60, model="m" * 40, hardware="h" * 20)
+    assert parse_use(use_name(replace(use, **asked))) == use  # type: ignore[arg-type]
+    short = replace(use, user="u" * 20, **asked)  # type: ignore[arg-type]
+    assert parse_use(use_name(short)) == short
+
+
+def test_a_use_has_what_its_holder_asked_of_the_store() -> None:
+    """R260: what nobody told is unknown, and not nothing."""
+    cell = ended(running(), Ran(began_at=NOW, ended_at=NOW + HOUR))
+    use = use_of(cell)
+    assert use is not None
+    assert not use.is_metered
+    asked = StoreRequests(dear=12, cheap=7, received_bytes=COUNT_MAX, sent_bytes=0)
+    use = use_of(cell.evolve(ending=cell.ending.evolve(requests=asked)))
+    assert use is not None
+    assert (use.dear, use.cheap, use.received_bytes, use.sent_bytes) == (12, 7, 10**13 - 1, 0)
 
 
 def test_a_run_is_whole_where_one_epoch_ran_all_of_a_job_that_completed() -> None:
@@ -293,5 +316,8 @@ def test_a_use_over_midnight_falls_on_both_days() -> None:
         ("2026-02-28", DAY_MS),
         ("2026-03-01", 1_000),
     ]
+    asked = {"dear": 12, "cheap": 7, "received_bytes": 5, "sent_bytes": 3, "output_bytes": 9}
+    parts = [part for _, part in replace(use, **asked).by_day()]  # type: ignore[arg-type]
+    assert [(part.dear, part.output_bytes) for part in parts] == [(0, 0), (0, 0), (12, 9)]
     short = replace(USE, ended_ms=midnight, wall_ms=0)
     assert [day for day, _ in short.by_day()] == ["2026-03-01"]

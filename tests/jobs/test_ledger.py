@@ -322,9 +322,18 @@ def packed(schema: int, rows: object) -> bytes:
 
 
 def test_a_newer_segment_is_told_as_such_whatever_its_rows_are() -> None:
-    for rows in ([["more", "than", 18]], {"by": "column"}, None):
-        with pytest.raises(NewerSegment, match="schema 2 and this stado knows up to 1: upgrade"):
-            decode_segment("1767225600000-a", packed(2, rows))
+    for rows in ([["more", "than", 22]], {"by": "column"}, None):
+        with pytest.raises(NewerSegment, match="schema 3 and this stado knows up to 2: upgrade"):
+            decode_segment("1767225600000-a", packed(3, rows))
+
+
+def test_what_was_asked_of_the_store_is_carried_on_and_unknown_in_older_rows() -> None:
+    """R260: rows of schema 1 end before it."""
+    use = Use("abcdefghijklmnop", 1, "ada", None, ended_ms=9, wall_ms=5, output_bytes=4)
+    metered = replace(use, dear=12, cheap=7, received_bytes=5, sent_bytes=0)
+    assert decode_segment("a", encode_segment([metered, use])) == [metered, use]
+    older = msgspec.structs.astuple(metered)[:18]
+    assert decode_segment("a", packed(1, [older])) == [use]
 
 
 @pytest.mark.parametrize("nonsense", [{"ended_ms": -5}, {"ended_ms": 2**62}, {"wall_ms": -1}])
@@ -461,13 +470,13 @@ def test_it_is_not_made_anew_over_what_a_newer_program_wrote(world: World) -> No
     noted(world, 3)
     compaction(world.repo).turns(60)
     (key,) = world.names(keys.LEDGER_SEGMENTS)
-    world.store.put(key, packed(2, [["new"]]))
+    world.store.put(key, packed(3, [["new"]]))
     before = world.store.get(keys.LEDGER).data
     for drops in (False, True):
         with pytest.raises(Refused, match="upgrade stado; nothing was changed"):
             Rebuild(world.repo, by="ada", drop_unreadable=drops).run()
     assert world.store.get(keys.LEDGER).data == before
-    assert world.store.get(key).data == packed(2, [["new"]])
+    assert world.store.get(key).data == packed(3, [["new"]])
 
 
 @pytest.mark.parametrize("index_too", [False, True])
