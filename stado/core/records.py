@@ -839,7 +839,7 @@ class Capacity(Document, frozen=True, kw_only=True):
     keeps_room_for: JobId | None = None
     """What gets free there is kept for this queued job."""
     throttled: Count = 0
-    """StoreRequests of the agent that the store has put off since the broadcast before."""
+    """Requests of the agent that the store has put off since the broadcast before."""
     last_claim: JobClaim | None = None
     """Since the agent was started."""
     recent_ends: Annotated[list[JobEnd], msgspec.Meta(max_length=RECENT_ENDS_MAX)] = msgspec.field(
