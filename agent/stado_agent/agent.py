@@ -38,12 +38,12 @@ from stado.storage.port import OpenStore
 from stado_agent.accelerator_watch import AcceleratorWatch, cards, reports
 from stado_agent.aftermath import Aftermath, SalvageRota
 from stado_agent.budget import Budget, Limits
-from stado_agent.closed_windows import ClosedWindows
 from stado_agent.elsewhere import no_other_stores
 from stado_agent.engine_watch import EngineWatch
 from stado_agent.evictions import Evictions
 from stado_agent.full_scopes import FullScopes
 from stado_agent.guidance import Guidance
+from stado_agent.held_back import HeldBack
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
 from stado_agent.input_cache import InputCache, cache_bytes
@@ -219,7 +219,7 @@ class Agent:
         self._evictions = Evictions(repo)
         self._last_claim: JobClaim | None = None
         self._full_scopes = FullScopes(repo)
-        self._closed_windows = ClosedWindows(repo, lambda: self._rules.settings)
+        self._held_back = HeldBack(repo, self._rules)
         self._containment = host.processes.containment()
         self._boot_id = host.hardware.boot_id()
         self._on_trial: _Supervised | None = None
@@ -244,7 +244,7 @@ class Agent:
             self._budget,
             labels=self._labels,
             runs_images=lambda: self._engine_watch.name() is not None,
-            full_groups=lambda: self._full_scopes.groups | self._closed_windows.groups,
+            full_groups=lambda: self._full_scopes.groups | self._held_back.groups,
             price_per_hour=self._price_per_hour,
         )
         self._aftermath = Aftermath(
@@ -415,7 +415,7 @@ class Agent:
             self._supply.missed(one.entry)
         elif event == "claimed" and one.entry is not None:
             self._last_claim = JobClaim(job_id=one.entry.job_id, at=self._repo.now())
-            self._closed_windows.note_claimed(one.entry)
+            self._held_back.note_claimed(one.entry)
         elif event in ("full", "closed"):
             one.missed = True
             self._note_held_up(one.entry, message)
@@ -436,7 +436,7 @@ class Agent:
 
     def _note_held_up(self, entry: ReadyEntry | None, message: Mapping[str, object]) -> None:
         """An entry whose name had no room for what would show it is tried less and less often."""
-        noted = self._full_scopes if message["event"] == "full" else self._closed_windows
+        noted = self._full_scopes if message["event"] == "full" else self._held_back
         noted.note(ScopeKind(str(message["kind"])), str(message["subject"]), entry)
         if entry is not None and entry.needs.group is None and not self._is_held_up(entry):
             self._supply.missed(entry)
@@ -553,7 +553,7 @@ class Agent:
                 break
             in_hand.add(entry.job_id)
             self._full_scopes.note_tried(entry)
-            self._closed_windows.note_tried(entry)
+            self._held_back.note_tried(entry)
             one = self._idle_or_forked()
             left = self._room.open_to(entry, offer, in_hand)
             place = self._this_host.place_for(entry.needs, left)
@@ -563,6 +563,7 @@ class Agent:
                 "do": "run",
                 "entry": entry.name,
                 "rules": self._allowed(),
+                "holds": [hold.plain() for hold in self._held_back.holds],
                 "place": order_of(place),
             }
             if not self._send(one, order):
@@ -584,7 +585,7 @@ class Agent:
     @property
     def _takes_nothing(self) -> bool:
         """By what the deployment says of all jobs."""
-        return self._full_scopes.everything or self._closed_windows.everything
+        return self._full_scopes.everything or self._held_back.everything
 
     def _is_held_up(self, entry: ReadyEntry) -> bool:
         """By what the deployment says of jobs like this one, as its name shows it. (What it says of
@@ -592,7 +593,7 @@ class Agent:
         settings = self._rules.settings
         return (
             self._full_scopes.holds_up(entry)
-            or self._closed_windows.holds_up(entry)
+            or self._held_back.holds_up(entry)
             or (settings is not None and asks_for_too_much(entry.needs, settings))
         )
 

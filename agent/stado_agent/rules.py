@@ -10,9 +10,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from stado.core import keys
+from stado.core.budgets import Spending
 from stado.core.records import Hindrance
 from stado.core.settings import WORKERS_LOOK_SECONDS, DeploymentSettings
 from stado.errors import StoreError, Unreadable
+from stado.jobs.budgets import read_budgets
 from stado.jobs.repository import Repository
 from stado.jobs.settings import read_settings
 
@@ -31,6 +33,8 @@ class Rules:
         self._due_at = float("-inf")
         self._ailing = False
         self.settings: DeploymentSettings | None = None
+        self.budgets: Spending | None = None
+        """What is spent, where a budget is set and a coordinator has worked it out."""
         self.hindrance: Hindrance | None = None
         """Why nothing can be claimed."""
 
@@ -46,6 +50,17 @@ class Rules:
         else:
             self._due_at = now + WORKERS_LOOK_SECONDS
             self._ailing, self.hindrance = False, None
+            self._look_at_budgets(self.settings)
+
+    def _look_at_budgets(self, settings: DeploymentSettings) -> None:
+        """What is not heard now changes nothing: what was read last is a lower bound."""
+        if not settings.budgets.rules:
+            self.budgets = None
+            return
+        try:
+            self.budgets = read_budgets(self._repo) or self.budgets
+        except StoreError as error:
+            log.warning("event=budgets_unknown error=%r", str(error))
 
     def _note_failure(self, error: Exception) -> None:
         """One line an outage."""

@@ -6,13 +6,16 @@ It outlives the agent that forked it, and never has more than one job at a time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from stado.core.budgets import Hold, hold_of
 from stado.core.documents import from_plain
 from stado.core.order import ReadyEntry, parse_entry
 from stado.core.settings import DeploymentSettings
 from stado.errors import ChannelClosed, StoreError, Unreadable
+from stado.jobs.budgets import BudgetGone
 from stado.jobs.claim import Claimed, claim
 from stado.jobs.quotas import ScopeFull
 from stado.jobs.repository import Repository
@@ -31,11 +34,12 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
     """Does what the agent asks for, one thing after another, until the agent is gone or wants no
     more.
 
-    In: `{"do": "run", "entry": <name>, "rules": <the deployment's>, "place": <what
-    of the host it gets>}`,
+    In: `{"do": "run", "entry": <name>, "rules": <the deployment's>, "holds": <whose
+    budgets are spent>, "place": <what of the host it gets>}`,
     `{"do": "salvage", "workspace": <name>}`. Out: `missed` when somebody else has the job, else
     `claimed`; `full` (with the `kind` and `subject` of the limit) when as many such jobs run as
-    may; `closed` (with the same of whose windows) when it is not the time for them;
+    may; `closed` (with the same of whose windows) when it is not the time for them, or
+    their budget is spent;
     `unable` (with `why`) when this host could not start it, `started` as soon as it
     could; `ended` (with `end`) once it has given the verdict; and in any case `idle` in the end.
     An error that it has no answer to ends this process; the agent then ends the epoch as lost."""
@@ -51,14 +55,20 @@ def serve(channel: Channel, repo: Repository, host: Host) -> None:
             entry = parse_entry(message["entry"])
             assert entry is not None  # the agent parsed it before
             rules = from_plain(DeploymentSettings, message["rules"])
+            holds = [hold_of(one) for one in message.get("holds", [])]
             placed = replace(host, place=place_of(message["place"]))
-            _run_entry(channel, repo, placed, entry, rules)
+            _run_entry(channel, repo, placed, entry, rules, holds)
             _remove_note(host)
         _tell(channel, event="idle")
 
 
 def _run_entry(
-    channel: Channel, repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
+    channel: Channel,
+    repo: Repository,
+    host: Host,
+    entry: ReadyEntry,
+    rules: DeploymentSettings,
+    holds: Sequence[Hold],
 ) -> None:
     count = RequestCount(repo.meter)
     workspace = host.folder.workspace(entry.job_id, entry.epoch)
@@ -68,7 +78,7 @@ def _run_entry(
         _tell(channel, event="unable", why=f"{error.strerror or error}: {error.filename}")
         return
     try:
-        claimed = _claim(repo, host, entry, rules)
+        claimed = _claim(repo, host, entry, rules, holds)
     except ScopeFull as full:
         if full.scope.never_fits:
             _tell(channel, event="missed")
@@ -78,6 +88,9 @@ def _run_entry(
     except WindowClosed as closed:
         restriction = closed.restriction
         _tell(channel, event="closed", kind=restriction.kind.value, subject=restriction.subject)
+        return
+    except BudgetGone as gone:
+        _tell(channel, event="closed", kind=gone.hold.kind.value, subject=gone.subject)
         return
     if claimed is None:
         _tell(channel, event="missed")
@@ -105,12 +118,16 @@ def _remove_note(host: Host) -> None:
 
 
 def _claim(
-    repo: Repository, host: Host, entry: ReadyEntry, rules: DeploymentSettings
+    repo: Repository,
+    host: Host,
+    entry: ReadyEntry,
+    rules: DeploymentSettings,
+    holds: Sequence[Hold],
 ) -> Claimed | None:
     """A claim that fails half-way leaves a running record, which the reaper gives back. Raises
-    `ScopeFull`, `WindowClosed`."""
+    `ScopeFull`, `WindowClosed`, `BudgetGone`."""
     try:
-        return claim(repo, entry, host.claimant, rules, host.place)
+        return claim(repo, entry, host.claimant, rules, host.place, holds)
     except Unreadable as error:
         repo.tell_unreadable(error)
     except StoreError as error:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from stado.core.costs import NO_CATALOG, Catalog
 from stado.errors import StadoError
 from stado.jobs.assignments import Assigner
+from stado.jobs.budget_keeping import BudgetKeeping
 from stado.jobs.deliveries import Deliveries
 from stado.jobs.leadership import Leadership
 from stado.jobs.ledger import PACE, Compaction, Pace
@@ -36,10 +38,11 @@ class Coordinator:
         messenger: Messenger | None = None,
         turned: Callable[[], None] = lambda: None,
         ledger_pace: Pace = PACE,
+        catalog: Catalog = NO_CATALOG,
         version: str | None = None,
     ) -> None:
         """`turned` is called by the main loop: after each pass and each tick, and now and then
-        between two ticks."""
+        between two ticks. `catalog`: prices of what no host stated one for."""
         self._repo = repo
         self._turned = turned
         self._leadership = Leadership(repo, holder=holder, version=version)
@@ -51,6 +54,7 @@ class Coordinator:
         self._assigner = Assigner(repo, by=holder)
         self._compaction = Compaction(repo, by=holder, pace=ledger_pace)
         self._rest_rows = RestRowsKept(repo)
+        self._budgets = BudgetKeeping(repo, by=holder, catalog=catalog)
         self._leading: bool | None = None
 
     def run(self, stop: Event) -> None:
@@ -88,6 +92,7 @@ class Coordinator:
             assign(self._assigner, self._told)
             compact(self._compaction, seconds=self._repo.deployment.tick_seconds, told=self._told)
             keep_rows(self._rest_rows, self._told)
+            keep_budgets(self._budgets, self._told)
             if self._deliveries is not None:
                 deliver(self._deliveries, self._told)
 
@@ -135,6 +140,11 @@ def keep_rows(kept: RestRowsKept, told: Told = told_to_nobody) -> bool:
     return run_pass("rows", work, told)
 
 
+def keep_budgets(keeping: BudgetKeeping, told: Told = told_to_nobody) -> bool:
+    """Whether it could be worked out what is spent of budgets, as far as it was due."""
+    return run_pass("budgets", keeping.turn_when_due, told)
+
+
 def deliver(deliveries: Deliveries, told: Told = told_to_nobody) -> bool:
     """Whether the notices could be listed: what becomes of each is told in the log."""
 
@@ -144,13 +154,20 @@ def deliver(deliveries: Deliveries, told: Told = told_to_nobody) -> bool:
     return run_pass("notify", work, told)
 
 
-def tick_once(repo: Repository, *, holder: str, messenger: Messenger | None = None) -> bool:
+def tick_once(
+    repo: Repository,
+    *,
+    holder: str,
+    messenger: Messenger | None = None,
+    catalog: Catalog = NO_CATALOG,
+) -> bool:
     """For cron: each pass once, judging silence by the store's own times, since this process has
     watched nothing; the ledger's for a minute at most. Whether all succeeded."""
     outcome = list(Passes(repo, by=holder, once=True).tick().values())
     outcome.append(assign(Assigner(repo, by=holder)))
     outcome.append(compact(Compaction(repo, by=holder), seconds=_ONCE_SECONDS))
     outcome.append(keep_rows(RestRowsKept(repo, missing_max=1)))
+    outcome.append(keep_budgets(BudgetKeeping(repo, by=holder, catalog=catalog)))
     if messenger is not None:
         deliveries = Deliveries(repo, messenger)
         outcome.append(deliver(deliveries))

@@ -20,6 +20,7 @@ from stado.composition import (
     read_settings,
 )
 from stado.ports import Event, Messenger
+from stado.price_files import read_catalog
 from stado.settings import Settings
 from stado.system.channel_file import read_channels
 from stado.system.hardware import LiveHardware
@@ -42,12 +43,19 @@ log = logging.getLogger("stado_coordinator.main")
     help="Send notices on the channels that this file (TOML) states.  [none]",
 )
 @click.option(
+    "--prices",
+    envvar="STADO_PRICES",
+    metavar="FILE",
+    help="Prices (TOML) where no host stated one, for budgets.  [default: those that come with "
+    "stado]",
+)
+@click.option(
     "--once",
     is_flag=True,
     help="One tick, then exit: for cron. 0 if all went well. Schedules with --missed skip submit "
     "nothing for what is due longer than two leases before a tick: have one at least so often.",
 )
-def run(*, target: Target, channel_file: str | None, once: bool) -> None:
+def run(*, target: Target, channel_file: str | None, prices: str | None, once: bool) -> None:
     """Watch over the queue: give lost jobs back, mend the queue's index, finish submissions.
 
     Runs until Ctrl-C or TERM; of several one acts at a time. `stado up` runs one beside an agent.
@@ -60,11 +68,11 @@ def run(*, target: Target, channel_file: str | None, once: bool) -> None:
     settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
     machine = live_machine()
     trouble = logged_trouble(machine)
-    messenger = _messenger(channel_file)
+    messenger, catalog = _messenger(channel_file), read_catalog(prices)
     holder = f"coordinator@{LiveHardware().host_name()}:{os.getpid()}"
     if once:
         repo = open_repository(settings, machine, trouble)
-        went_well = tick_once(repo, holder=holder, messenger=messenger)
+        went_well = tick_once(repo, holder=holder, messenger=messenger, catalog=catalog)
         log.info("event=ticked ok=%s", went_well)
         sys.exit(0 if went_well else 69)
     faulthandler.enable()
@@ -74,7 +82,12 @@ def run(*, target: Target, channel_file: str | None, once: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _leave(stop))
     coordinator = Coordinator(
-        repo, holder=holder, messenger=messenger, turned=notice.turned, version=VERSION
+        repo,
+        holder=holder,
+        messenger=messenger,
+        turned=notice.turned,
+        catalog=catalog,
+        version=VERSION,
     )
     coordinator.run(stop)
     notice.leaving()

@@ -21,6 +21,7 @@ WHAT_PASSES_DO = {
     "assign": "works out which host should get which job",
     "ledger": "keeps what jobs used",
     "rows": "keeps rows of lists",
+    "budgets": "works out what is spent of budgets",
     "notify": "sends notices",
 }
 """By the names that stand in its log; those that a newer program has are told without."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SINCE_DEFAULT = timedelta(days=30)
 _LIMIT_DEFAULT = 20
 _LIMIT_MAX = 250
-_GROUPINGS = ("target", "model", "user", "batch", "job", "schedule", "host", "day")
+_GROUPINGS = ("target", "model", "user", "group", "batch", "job", "schedule", "host", "day")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Asked:
 
     def catalog(self) -> Catalog:
         """Raises `Refused` for a file of prices that cannot be meant."""
-        from stado.cli.price_files import read_catalog
+        from stado.price_files import read_catalog
 
         return read_catalog(self.prices)
 

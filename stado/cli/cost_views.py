@@ -35,6 +35,7 @@ _FIELDS = {
     "target": "target",
     "model": "model",
     "user": "user",
+    "group": "group",
     "batch": "batch_id",
     "job": "job_id",
     "schedule": "schedule",

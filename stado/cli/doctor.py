@@ -145,6 +145,7 @@ def _work_findings(repo: Repository, sections: Sections, role: str | None) -> It
         "coordinator": lambda: _coordinator_findings(repo, sights),
         "queue": lambda: queue_checks.queue_findings(repo),
         "limits": lambda: queue_checks.limit_findings(repo),
+        "budgets": lambda: queue_checks.budget_findings(repo),
         "schedules": lambda: queue_checks.schedule_findings(repo, repo.now()),
         "notices": lambda: queue_checks.notice_findings(repo),
     }

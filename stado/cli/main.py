@@ -337,6 +337,7 @@ _COST = LazyGroup(
         "forecast": LazyCommand("stado.cli.cost", "forecast", "Show what this month should cost."),
         "anomalies": LazyCommand("stado.cli.cost", "anomalies", "Show jobs that cost far more."),
         "savings": LazyCommand("stado.cli.cost", "savings", "Show where jobs run cheapest."),
+        "budgets": LazyCommand("stado.cli.budgets", "budgets", "Show what is spent of budgets."),
     },
 )
 

@@ -112,6 +112,26 @@ def limit_findings(repo: Repository) -> Iterator[Finding]:
             )
 
 
+def budget_findings(repo: Repository) -> Iterator[Finding]:
+    """Nothing where no budget is set. What is spent, and whether anybody works that out."""
+    from stado.cli.render import duration
+    from stado.jobs.budget_sight import see_budgets
+
+    seen = see_budgets(repo)
+    remedy = "`stado up`, or `stado coordinator run`; `stado cost budgets` shows what is known"
+    if seen.rows and seen.known is None:
+        text = "budgets are set, and no coordinator has worked out what is spent: nobody is held"
+        yield Finding("budgets", "budgets_unknown", text, remedy)
+    elif seen.rows and seen.old and seen.known is not None:
+        age = duration((seen.now - seen.known.at).total_seconds())
+        text = f"what is spent of budgets is not known for the last {age}: nobody is newly held"
+        yield Finding("budgets", "budgets_old", text, remedy)
+    elif seen.rows:
+        held = sum(row.state == "held" for row in seen.rows)
+        text = f"what is spent of budgets is known; of {held} all is spent"
+        yield Finding("budgets", "budgets_known", text)
+
+
 def schedule_findings(repo: Repository, now: datetime) -> Iterator[Finding]:
     """Schedules that submit nothing, or whose jobs fail: the first 100 by name."""
     from stado.jobs.schedules import list_schedules

@@ -130,6 +130,14 @@ def install_agent(ctx: click.Context, /, *, target: Target, **options: Any) -> i
     metavar="FILE",
     help="Send notices on the channels that this file (TOML) states.  [none]",
 )
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="STADO_PRICES",
+    metavar="FILE",
+    help="Prices (TOML) where no host stated one, for budgets.  [default: those that come with "
+    "stado]",
+)
 @target_options
 @click.pass_context
 def install_coordinator(ctx: click.Context, /, *, target: Target, **options: Any) -> int:

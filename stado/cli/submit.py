@@ -140,7 +140,10 @@ def _answer(
     states = {} if submission.created else _states(repo, submission)
     standing = f", {_standing(list(states.values()), request)}" if states else ""
     text = f"{said} {what} (run {submission.run_id}){standing}{taken}"
-    why = why_it_waits(repo, request.shared, submission.job_ids[0]) if submission.created else None
+    notes: list[str] = []
+    why = None
+    if submission.created:
+        why = why_it_waits(repo, request.shared, submission.job_ids[0], notes=notes)
     if why is None:
         render.tell(text)
     else:
@@ -149,6 +152,8 @@ def _answer(
             render.tell(f"to do: {why.remedy}")
     if submission.created:
         tell_remarks(repo, request.shared)
+    for note in notes:
+        render.tell(f"note: {note}")
     if not wait:
         render.tell(f"next: stado {_next(base, list(states.values()), request)}")
     return why
@@ -200,14 +205,21 @@ def what_happens(why: Wait, *, several: bool = False) -> str:
     return f"{who} {start} {why.until}"
 
 
-def why_it_waits(repo: Repository, shared: Spec, job_id: str) -> Wait | None:
+def why_it_waits(
+    repo: Repository, shared: Spec, job_id: str, *, notes: list[str] | None = None
+) -> Wait | None:
     """What keeps the jobs in the queue; None when that cannot be seen, which must not make a
-    submission fail that stands."""
+    submission fail that stands. `notes`: gets what else is to be said of their budgets."""
     from stado.errors import StoreError, Unreadable
+    from stado.jobs.limit_sight import LimitSight
     from stado.jobs.waiting import why_queued
 
+    limits, user = LimitSight(repo), user_name()
     try:
-        return why_queued(repo, shared, job_id, user=user_name())
+        why = why_queued(repo, shared, job_id, user=user, limits=limits)
+        if notes is not None:
+            notes += limits.budget_notes(shared, user=user)
+        return why
     except (StoreError, Unreadable):
         return None
 

@@ -91,9 +91,14 @@ class _Stop:
     metavar="FILE",
     help="Send notices on the channels that this file (TOML) states: of the coordinator.",
 )
+@click.option(
+    "--prices",
+    metavar="FILE",
+    help="Prices (TOML) where no host stated one, for budgets: of the coordinator.",
+)
 @host_options
 @target_options
-def up(*, target: Target, channels: str | None, **host: Any) -> int:
+def up(*, target: Target, channels: str | None, prices: str | None, **host: Any) -> int:
     """Run an agent and a coordinator on this machine until Ctrl-C.
 
     The first Ctrl-C lets the agent finish what it runs, the second leaves at once: its jobs go on
@@ -109,7 +114,8 @@ def up(*, target: Target, channels: str | None, **host: Any) -> int:
         address = repo.store.address
     # Before a coordinator takes the lead that would be stopped at once.
     check_no_agent(host["consumer_id"], host["work_dir"])
-    agent_options, coordinator_options = _stated(host), _stated({"channels": channels})
+    agent_options = _stated(host)
+    coordinator_options = _stated({"channels": channels, "prices": prices})
     stop = _Stop()
     with ExitStack() as cleanup:
         companions = [

@@ -14,7 +14,7 @@ _SINCE_DEFAULT = timedelta(days=30)
 _LIMIT_DEFAULT = 20
 _LIMIT_MAX = 250
 
-_GROUPINGS = ("user", "job", "pipeline", "model", "target", "day")
+_GROUPINGS = ("user", "group", "job", "pipeline", "model", "target", "day")
 """What a `Question` can ask for."""
 
 

@@ -13,6 +13,7 @@ from stado.jobs.usage import RUNNING_MAX, Question, Sum, UsageReport
 
 _FIELDS = {
     "user": "user",
+    "group": "group",
     "job": "job_id",
     "pipeline": "pipeline_id",
     "model": "model",

@@ -162,6 +162,7 @@ _GROUPS: Mapping[str, Callable[[Use], str | None]] = {
     "target": lambda use: use.hardware,
     "model": lambda use: use.model,
     "user": lambda use: use.user,
+    "group": lambda use: use.group,
     "batch": lambda use: base_of(use.job_id),
     "job": lambda use: use.job_id,
     "schedule": lambda use: use.schedule,

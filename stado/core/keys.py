@@ -35,6 +35,7 @@ REST_ROWS = "ledger/newest"
 HOST_REAPS = "control/reaps/"
 ESTIMATES = "estimates.json"
 ASSIGNMENTS = "assignments.json"
+BUDGETS = "budgets.json"
 PROOF = "control/proof"
 """Where a proof of the store's conditions writes, and cleans up after itself."""
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from stado.core import keys
+from stado.core.budget_words import BUDGETS_MAX, BudgetText, parse_budgets
 from stado.core.documents import Document, Instant, Part
 from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
 from stado.core.envelope import HostWord, is_host_word
@@ -82,6 +83,21 @@ class WindowSettings(Part, frozen=True, kw_only=True):
     rules: Annotated[list[WindowText], msgspec.Meta(max_length=WINDOWS_MAX)] | None = None
 
 
+WARN_PERCENT_DEFAULT = 80
+
+
+class BudgetSettings(Part, frozen=True, kw_only=True):
+    """How much may be spent before new jobs wait. None: any amount."""
+
+    rules: Annotated[list[BudgetText], msgspec.Meta(max_length=BUDGETS_MAX)] | None = None
+    warn_percent: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    """Of an amount, from which on it is told. None: 80."""
+
+    @property
+    def warns_at_percent(self) -> int:
+        return WARN_PERCENT_DEFAULT if self.warn_percent is None else self.warn_percent
+
+
 class DeploymentSettings(Document, frozen=True, kw_only=True):
     """`settings.json`. Absent: nothing was ever set."""
 
@@ -91,6 +107,7 @@ class DeploymentSettings(Document, frozen=True, kw_only=True):
     quotas: Quotas = msgspec.field(default_factory=Quotas)
     groups: GroupSettings = msgspec.field(default_factory=GroupSettings)
     windows: WindowSettings = msgspec.field(default_factory=WindowSettings)
+    budgets: BudgetSettings = msgspec.field(default_factory=BudgetSettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -135,6 +152,11 @@ def _limit(what: str) -> Setting:
 def _parse_limit(text: str) -> int | None:
     limit = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     return limit if 0 <= limit <= LIMIT_MAX else None
+
+
+def _parse_percent(text: str) -> int | None:
+    percent = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else -1
+    return percent if 1 <= percent <= 100 else None
 
 
 def _parse_groups(text: str) -> dict[str, int] | None:
@@ -206,6 +228,20 @@ SETTINGS: Mapping[str, Setting] = {
         "",  # it says itself what is wrong
         parse_windows,
         " ".join,
+    ),
+    "budgets.rules": Setting(
+        "how much may be spent in a day or a month, of all, of a group, of a user",
+        "no budget",
+        "",  # it says itself what is wrong
+        parse_budgets,
+        " ".join,
+    ),
+    "budgets.warn_percent": Setting(
+        "from how much of a budget on it is told that it will be spent",
+        str(WARN_PERCENT_DEFAULT),
+        "a whole number from 1 to 100",
+        _parse_percent,
+        str,
     ),
     "notify.rules": Setting(
         "on which channels is told what becomes of any job",

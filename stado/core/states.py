@@ -69,6 +69,30 @@ class Opening(StrEnum):
         return self in (Opening.RETRY, Opening.RESUME)
 
 
+class BudgetUnit(StrEnum):
+    """What a budget counts."""
+
+    USD = "usd"
+    GPUH = "gpuh"
+    """GPU hours, as in `usage`: shared GPUs as whole ones."""
+
+
+class BudgetPeriod(StrEnum):
+    """In what it is spent, by the calendar, in UTC."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
+class BudgetState(StrEnum):
+    """How far one is spent."""
+
+    OK = "ok"
+    WARNED = "warned"
+    HELD = "held"
+    """Altogether: new jobs wait until the period is over."""
+
+
 class AfterWhen(StrEnum):
     """Which end of a job lets those go on that wait for it."""
 

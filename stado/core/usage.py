@@ -56,7 +56,7 @@ _DIGEST = re.compile(r"!(?:[0-9a-f]{12}){1,2}")
 _REQUESTS = {"dear": "a", "cheap": "q", "received_bytes": "i", "sent_bytes": "o"}
 """By their figures in names."""
 
-_LEFT_OUT_FIRST = "shkmu"
+_LEFT_OUT_FIRST = "shkmgu"
 """Words without which a use still counts, where not even their digests have room together."""
 _ESCAPED = re.compile(r"(?:=[0-9A-F]{2})+")
 
@@ -104,6 +104,8 @@ class Use(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     """Reads."""
     received_bytes: Count | None = None
     sent_bytes: Count | None = None
+    group: str | None = None
+    """The group that its job named; None where it named none, or an older program wrote it."""
 
     @property
     def is_metered(self) -> bool:
@@ -244,6 +246,7 @@ def _use(record: Record, ran: Ran) -> Use:
         price_micro=None if record.holder is None else record.holder.price_micro,
         part_micro=None if record.holder is None else record.holder.part_micro,
         schedule=schedule_of_run(record.run_id),
+        group=record.spec.group,
     )
 
 
@@ -283,6 +286,7 @@ def use_name(use: Use) -> str:
         "h": use.hardware,
         "k": use.consumer,
         "s": use.schedule,
+        "g": use.group,
     }
     stated = {letter: word for letter, word in words.items() if word is not None}
     codes = _fitted(stated, _NAME_MAX - len(begin) - len(root))
@@ -365,6 +369,7 @@ def parse_use(name: str) -> Use | None:
         part_micro=_number(figures.get("f", "")),
         output_bytes=_number(figures.get("b", "")),
         **{name: _number(figures.get(letter, "")) for name, letter in _REQUESTS.items()},
+        group=_decoded(words["g"]) if words.get("g") else None,
     )
 
 

@@ -68,17 +68,24 @@ class RunningJobs:
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
         self._known: dict[str, Stored[Record]] = {}
+        self._unreadable: set[str] = set()
+        self.left_out = 0
+        """Of the last look: how many could not be read, and 1 where more run."""
 
     def look(self) -> list[Record]:
         """A listing (a page each 1,000), and a read for each record that is new, of the newest
         5,000. What cannot be read is left out."""
         entries: list[Entry] = []
+        more = False
+        self._unreadable.clear()
         for entry in self._repo.walk_records(State.RUNNING):
             if len(entries) == RUNNING_MAX:
+                more = True
                 break
             entries.append(entry)
         looks = self._repo.tasks.map(self._read, entries, limit=PARALLEL_REQUESTS)
         self._known = {entry.key: one for entry, one in zip(entries, looks, strict=True) if one}
+        self.left_out = len(self._unreadable) + more
         return [one.value for one in self._known.values()]
 
     def _read(self, entry: Entry) -> Stored[Record] | None:
@@ -89,6 +96,7 @@ class RunningJobs:
             return self._repo.find(Record, entry.key)
         except Unreadable as error:
             self._repo.tell_unreadable(error)
+            self._unreadable.add(entry.key)
             return None
 
 

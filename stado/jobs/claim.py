@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stado.core import keys, moves
+from stado.core.budgets import Hold
 from stado.core.envelope import required_facts
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.records import ClaimCell, Ending, Holder, Record
@@ -19,6 +21,7 @@ from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import Reason, State, Verdict
 from stado.errors import Conflict, StoreError
+from stado.jobs.budgets import check_budgets
 from stado.jobs.endings import (
     as_queued_last,
     delete_queued,
@@ -99,11 +102,13 @@ def claim(
     claimant: Claimant,
     settings: DeploymentSettings | None = None,
     place: Place = ANY_PLACE,
+    holds: Sequence[Hold] = (),
 ) -> Claimed | None:
     """Claims the epoch that an index entry names; None when it is not to be had, or not due. Of a
     job that is claimed first `settings` say what it may take from then on. Raises `ScopeFull` where
     they limit how many such jobs run at a time, and so many do, `WindowClosed` where they say when
-    such jobs may start, and that is not now.
+    such jobs may start, and that is not now, `BudgetGone` where `holds` (budgets that are spent)
+    has one that the job falls under.
 
     Requests on the normal path: 1 read, 2 writes, 2 deletes; a listing more for each
     limit that the job falls under, and 2 writes for each place that it takes there. A crash after
@@ -115,6 +120,7 @@ def claim(
     if not queued.value.is_due(repo.now_ms()) or not place.is_for(queued.value.spec):
         return None
     check_windows(repo, queued.value, settings)
+    check_budgets(repo, queued.value, holds)
     holder = holder_of(repo, claimant, place=place)
     slots = take_slots(repo, queued.value, holder, settings)
     holder = holder.evolve(slots=slots.names)

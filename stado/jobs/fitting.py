@@ -49,6 +49,7 @@ class GateName(StrEnum):
     TIME = "time"
     PLACE = "place"
     QUOTA = "quota"
+    BUDGET = "budget"
     WINDOW = "window"
     WORKERS = "workers"
     IMAGE = "image"

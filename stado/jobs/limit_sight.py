@@ -1,5 +1,5 @@
-"""Limits that a deployment shares, as people see them: whether a job waits for one, and who has
-the places under it.
+"""Limits that a deployment shares, as people see them: whether a job waits for one, for a budget
+or for a window, and who has the places under a limit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from stado.core import keys
+from stado.core.budgets import Spending, Standing, budgets_set, standings, standings_of
 from stado.core.envelope import group_code
 from stado.core.ids import base_of
 from stado.core.order import Needs
@@ -17,6 +18,7 @@ from stado.core.quotas import Scope, ScopeKind, asks_for_too_much, free_slots, s
 from stado.core.records import Record, SlotToken
 from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
+from stado.core.states import BudgetState
 from stado.core.windows import (
     Restriction,
     first_closed,
@@ -25,6 +27,8 @@ from stado.core.windows import (
     restrictions_of,
 )
 from stado.errors import Unreadable
+from stado.jobs.budget_sight import budget_note, budget_wait, room_text
+from stado.jobs.budgets import is_old, read_budgets
 from stado.jobs.fitting import Gate, GateName, Wait, listed
 from stado.jobs.quotas import find_token, slots_in
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
@@ -69,12 +73,15 @@ class Use:
 
 
 class LimitSight:
-    """One look: the settings are read once, and the places of each limit are listed once. When
-    windows open is worked out once a minute for those who fall under the same ones."""
+    """One look: the settings are read once, what is spent once where a budget is set, and the
+    places of each limit are listed once. When windows open is worked out once a minute for those
+    who fall under the same ones."""
 
     def __init__(self, repo: Repository) -> None:
         self._repo = repo
         self._settings: DeploymentSettings | None = None
+        self._spent: Spending | None = None
+        self._standings: list[Standing] | None = None
         self._uses: dict[Scope, Use] = {}
         self._places: _Places | None = None
         self._openings: dict[tuple[tuple[Restriction, ...], datetime], datetime | None] = {}
@@ -91,12 +98,21 @@ class LimitSight:
         return self._settings
 
     def wait_of(self, spec: Spec, *, user: str | None, job_id: str | None) -> Wait | None:
-        """What keeps such a job of this user in the queue; None: neither a limit nor a window does.
+        """What keeps such a job of this user in the queue; None: no limit, budget or window does.
         `user`, `job_id` None: not known."""
         for use in self._all_uses(spec, user, job_id):
             if use.full:
                 return _wait(use, [])
-        return self._window_wait(spec, user)
+        return self._budget_wait(spec, user) or self._window_wait(spec, user)
+
+    def budget_notes(self, spec: Spec, *, user: str | None) -> list[str]:
+        """Of budgets that such a job falls under, and that will be spent soon."""
+        percent = self.settings.budgets.warns_at_percent
+        return [
+            budget_note(one)
+            for one in self._standings_of(spec, user)
+            if one.state(percent) is BudgetState.WARNED
+        ]
 
     def too_many_cards(self, needs: Needs) -> Wait | None:
         """Of a job that asks for more cards than a limit has that is known without its record."""
@@ -104,10 +120,14 @@ class LimitSight:
 
     def held_up(self, now: datetime) -> Callable[[Needs], bool]:
         """Whether the name of an entry shows that its job may not start at this moment: by windows
-        of all jobs or of its group, or because it asks for more cards than it may have."""
-        closed = [one for one in restrictions(self.settings) if not one.is_open(now)]
-        all_closed = any(one.kind is ScopeKind.ALL for one in closed)
-        groups = {group_code(one.subject) for one in closed if one.kind is ScopeKind.GROUP}
+        or budgets of all jobs or of its group, or because it asks for more cards than it may
+        have."""
+        spent = [one for one in self._all_standings() if one.is_spent and now < one.ends_at]
+        shut = [one for one in restrictions(self.settings) if not one.is_open(now)]
+        closed = [(one.kind, one.subject) for one in shut]
+        closed += [(one.kind, one.subject) for one in spent]
+        all_closed = any(kind is ScopeKind.ALL for kind, _ in closed)
+        groups = {group_code(subject) for kind, subject in closed if kind is ScopeKind.GROUP}
 
         def is_held_up(needs: Needs) -> bool:
             of_group = needs.group is not None and needs.group in groups
@@ -116,8 +136,10 @@ class LimitSight:
         return is_held_up
 
     def opens_at(self, spec: Spec, user: str | None, at: datetime) -> datetime | None:
-        """When such a job of this user may start, from this moment on, by its windows; None where
-        nobody can say."""
+        """When such a job of this user may start, from this moment on, by its budgets and windows;
+        None where nobody can say."""
+        spent = [one.ends_at for one in self._standings_of(spec, user) if one.is_spent]
+        at = max([at, *spent])
         restricted = tuple(restrictions_of(spec, user=user, settings=self.settings))
         minute = at.replace(second=0, microsecond=0)
         if (restricted, minute) not in self._openings:
@@ -130,9 +152,39 @@ class LimitSight:
         closed = first_closed(spec, user=user, settings=self.settings, at=now)
         return None if closed is None else window_wait(closed, self.opens_at(spec, user, now), spec)
 
+    def _all_standings(self) -> list[Standing]:
+        """Of the budgets that are set. Nothing where what is spent cannot be read."""
+        if self._standings is None:
+            self._standings = []
+            if budgets_set(self.settings):
+                self._spent = read_budgets(self._repo)
+                self._standings = list(standings(self.settings, self._spent, self._repo.now()))
+        return self._standings
+
+    def _standings_of(self, spec: Spec, user: str | None) -> list[Standing]:
+        return standings_of(spec, user=user, found=self._all_standings())
+
+    def _budget_wait(self, spec: Spec, user: str | None) -> Wait | None:
+        """That which begins anew last, of those that are spent."""
+        spent = [one for one in self._standings_of(spec, user) if one.is_spent]
+        return budget_wait(max(spent, key=lambda one: one.ends_at), spec) if spent else None
+
+    def _budget_gates(self, record: Record) -> Iterator[Gate]:
+        """Where a budget is set that it falls under."""
+        closed = self._budget_wait(record.spec, record.submitter)
+        found = self._standings_of(record.spec, record.submitter)
+        now = self._repo.now()
+        if closed is not None:
+            yield Gate(GateName.BUDGET, closed.text, closed)
+        elif budgets_set(self.settings) and (self._spent is None or is_old(self._spent, now)):
+            text = "what is spent of budgets is not known: no coordinator has worked it out lately"
+            yield Gate(GateName.BUDGET, text)
+        elif found:
+            yield Gate(GateName.BUDGET, f"its budgets are not spent: {room_text(found)}")
+
     def gates(self, record: Record) -> Iterator[Gate]:
-        """Of a queued job that falls under a limit, or starts in windows of time alone. Who has the
-        places of a full limit is read, up to four (of cards up to 16)."""
+        """Of a queued job that falls under a limit or a budget, or starts in windows alone. Who has
+        the places of a full limit is read, up to four (of cards up to 16)."""
         uses = list(self._all_uses(record.spec, record.submitter, record.id))
         full = next((use for use in uses if use.full), None)
         if full is not None:
@@ -141,6 +193,7 @@ class LimitSight:
         elif uses:
             taken = listed([f"{use.taken} of {use.scope.limit} {_of(use.scope)}" for use in uses])
             yield Gate(GateName.QUOTA, f"running under its limits: {taken}")
+        yield from self._budget_gates(record)
         restricted = restrictions_of(record.spec, user=record.submitter, settings=self.settings)
         closed = self._window_wait(record.spec, record.submitter)
         if closed is not None:

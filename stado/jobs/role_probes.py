@@ -198,6 +198,7 @@ def _coordinator() -> list[Probe]:
         _write(keys.heartbeat(_NOBODY), "seals of lost jobs"),
         _write(keys.schedule(_NOBODY), "schedules"),
         _write(keys.ASSIGNMENTS, "assignments"),
+        _write(keys.BUDGETS, "what is spent of budgets"),
         _write(keys.LEDGER, "the ledger"),
         _CELL,
         _delete(keys.record(State.RUNNING, _NOBODY), "records of running jobs"),

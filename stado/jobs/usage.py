@@ -82,6 +82,7 @@ _Parts = Callable[[Use], Iterable[tuple[str | None, Use]]]
 
 _PARTS: Mapping[str, _Parts] = {
     "user": lambda use: [(use.user, use)],
+    "group": lambda use: [(use.group, use)],
     "job": lambda use: [(use.job_id, use)],
     "pipeline": lambda use: [(use.root, use)],
     "model": lambda use: [(use.model, use)],
@@ -96,7 +97,7 @@ class Question:
 
     since: datetime
     by: str
-    """`user`, `job`, `pipeline`, `model`, `target` (what it ran on) or `day`."""
+    """`user`, `group`, `job`, `pipeline`, `model`, `target` (what it ran on) or `day`."""
     user: str | None = None
     """None: everybody."""
 

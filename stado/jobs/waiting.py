@@ -19,6 +19,7 @@ from stado.core.order import Needs, entry_name, needs_of, needs_of_record
 from stado.core.records import Awaited, Record
 from stado.core.spec import After, Spec
 from stado.core.states import AfterWhen, State
+from stado.jobs.budget_sight import WAITING_BUDGET
 from stado.jobs.finding import find_job
 from stado.jobs.fitting import (
     Cause,
@@ -64,7 +65,12 @@ class Explanation:
 
 
 def why_queued(
-    repo: Repository, spec: Spec, job_id: str | None = None, *, user: str | None = None
+    repo: Repository,
+    spec: Spec,
+    job_id: str | None = None,
+    *,
+    user: str | None = None,
+    limits: LimitSight | None = None,
 ) -> Wait:
     """Of a queued job with this spec; with its id, jobs that wait before it are seen, too; with who
     submitted it, the limit of that user. Two listings and a read an agent, a read of the settings,
@@ -81,7 +87,7 @@ def why_queued(
         return _wait_for_jobs(spec.after)
     if entry is not None and spec.after and entry.doomed:
         return _DOOMED
-    limits = LimitSight(repo)
+    limits = limits or LimitSight(repo)
     limit = limits.wait_of(spec, user=user, job_id=job_id)
     gates = [
         *_time_gate(entry.due_ms if entry is not None else None, now_ms, spec),
@@ -332,17 +338,20 @@ def _needs_gates(
     unread: int,
     limit: Wait | None = None,
 ) -> list[Gate]:
-    """The deadline's gate, that of a limit that is full or of a window that is closed, then those
-    of the workers up to the first that is closed."""
+    """The deadline's gate, that of a limit that is full, a budget that is spent or a window that is
+    closed, then those of the workers up to the first that is closed."""
     gates = [_deadline_gate(demand.needs, now_ms)]
     if limit is not None:
-        name = GateName.WINDOW if limit.code == WAITING_WINDOW else GateName.QUOTA
+        name = _GATES.get(limit.code, GateName.QUOTA)
         gates.append(Gate(name, limit.text, limit))
     for gate in worker_gates(demand, hosts, unread):
         gates.append(gate)
         if gate.wait is not None:
             break
     return gates
+
+
+_GATES = {WAITING_WINDOW: GateName.WINDOW, WAITING_BUDGET: GateName.BUDGET}
 
 
 def _deadline_gate(needs: Needs, now_ms: int) -> Gate:

@@ -19,7 +19,7 @@ SOON = "daily@00:30-01:30@UTC"
 
 def host_with(folder: Path, rule: str, looked: list[str] | None = None) -> Host:
     def note(operation: Operation, key: str) -> None:
-        if looked is not None and operation is Operation.GET and _is_queued(key):
+        if looked is not None and operation is Operation.GET and is_queued(key):
             looked.append(key)
 
     host = limited_host(folder, "windows.rules", [rule], before=note)
@@ -27,7 +27,7 @@ def host_with(folder: Path, rule: str, looked: list[str] | None = None) -> Host:
     return host
 
 
-def _is_queued(key: str) -> bool:
+def is_queued(key: str) -> bool:
     return key.startswith(keys.prefix(State.QUEUED))
 
 

@@ -59,6 +59,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     ),
     "stado.pinning": (*_USE_CASES, "stado.code_pinning", "stado.system"),
     "stado.profile_files": (*_USE_CASES, "stado.pinning"),
+    "stado.price_files": ("stado.errors", "stado.core"),
     "stado.code_pinning": (*_USE_CASES, "stado.pinning", "stado.system"),
     "stado.api": (
         *_USE_CASES,
@@ -78,6 +79,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "stado.composition",
         "stado.pinning",
         "stado.profile_files",
+        "stado.price_files",
         "stado.services",
         "stado.storage.open",
         "stado.storage.bucket_rules",
@@ -98,6 +100,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     "stado_coordinator.main": (
         *_PROGRAMS,
         *_BUILDING,
+        "stado.price_files",
         "stado_coordinator",
         "stado.providers",
     ),

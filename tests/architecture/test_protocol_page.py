@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import fields
 
 from stado.core import (
+    budgets,
     hints,
     keys,
     ledger,
@@ -132,7 +133,9 @@ def unquoted(cell: str) -> str:
 def models() -> dict[str, type[Part]]:
     found = {
         name: model
-        for module in (hints, ledger, records, retries, schedules, settings, sidecar, spec)
+        for module in (
+            *(budgets, hints, ledger, records, retries, schedules, settings, sidecar, spec),
+        )
         for name, model in getmembers(module, isclass)
         if issubclass(model, Part) and model.__module__ == module.__name__
     }

@@ -44,6 +44,16 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
         ),
         ("groups.gpus", "no limits", "how many cards the jobs of a group may hold"),
         ("windows.rules", "always", "when jobs may start, of all, of a group, of a user"),
+        (
+            "budgets.rules",
+            "no budget",
+            "how much may be spent in a day or a month, of all, of a group, of a user",
+        ),
+        (
+            "budgets.warn_percent",
+            "80",
+            "from how much of a budget on it is told that it will be spent",
+        ),
         ("notify.rules", "none", "on which channels is told what becomes of any job"),
     ]
     assert len({line.rindex("  ") for line in stado.ok("settings", "list").splitlines()}) == 1

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from stado.core import hints, keys, records, settings
+from stado.core import budgets, hints, keys, records, settings
 from stado.core.documents import Document, Instant, Part
 from stado.core.hints import Estimates
 from stado.core.ids import BASE_PATTERN, JOB_PATTERN
@@ -43,7 +43,7 @@ from stado.core.states import State, Verdict
 
 KINDS: list[type[Document]] = [
     kind
-    for module in (hints, records, settings)
+    for module in (budgets, hints, records, settings)
     for _, kind in getmembers(module, isclass)
     if kind.__module__ == module.__name__ and issubclass(kind, Document) and kind is not Document
 ]

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from stado.core import keys
 from stado.core.ids import milliseconds
@@ -322,7 +322,7 @@ def packed(schema: int, rows: object) -> bytes:
 
 
 def test_a_newer_segment_is_told_as_such_whatever_its_rows_are() -> None:
-    for rows in ([["more", "than", 22]], {"by": "column"}, None):
+    for rows in ([["more", "than", 23]], {"by": "column"}, None):
         with pytest.raises(NewerSegment, match="schema 3 and this stado knows up to 2: upgrade"):
             decode_segment("1767225600000-a", packed(3, rows))
 
@@ -334,6 +334,15 @@ def test_what_was_asked_of_the_store_is_carried_on_and_unknown_in_older_rows() -
     assert decode_segment("a", encode_segment([metered, use])) == [metered, use]
     older = msgspec.structs.astuple(metered)[:18]
     assert decode_segment("a", packed(1, [older])) == [use]
+
+
+def test_a_segment_of_an_older_program_is_read_without_what_it_did_not_know(world: World) -> None:
+    """Its rows end earlier: they tell no group."""
+    (use,) = noted(world, 1)
+    rows = [list(astuple(use))[:18]]
+    assert decode_segment("1767225600000-a", packed(1, rows)) == [use]
+    with pytest.raises(Unreadable):
+        decode_segment("1767225600000-a", packed(2, [[*astuple(use), 7]]))
 
 
 @pytest.mark.parametrize("nonsense", [{"ended_ms": -5}, {"ended_ms": 2**62}, {"wall_ms": -1}])

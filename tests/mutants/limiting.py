@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
+from stado.core import budgets as core_budgets
 from stado.core import keys
 from stado.core import quotas as core_quotas
 from stado.core.quotas import Scope, free_slots
 from stado.core.records import Holder, Record, SlotToken
 from stado.core.window_words import Window
-from stado.jobs import claim, endings, quotas
+from stado.jobs import budget_keeping, claim, endings, quotas
 from stado.jobs.quotas import SlotSweep
 from stado.jobs.repository import Repository, Stored
 from stado.storage.port import Version
 from stado_agent import agent
-from stado_agent.closed_windows import ClosedWindows
+from stado_agent.held_back import HeldBack
 from tests.mutants.mutant import Mutant, replaced
 
 QUOTAS = "tests/jobs/test_quotas.py"
 WINDOWS = "tests/jobs/test_window_sight.py"
+BUDGETS = "tests/jobs/test_budgets.py"
 CARDS = "tests/agent/test_shared_limits.py"
 AGENTS = "tests/agent/test_windows.py"
 
@@ -125,8 +127,28 @@ MUTANTS = (
         "agents forget whose windows are closed",
         "Of a user whose windows are closed one job of a submission is read, and no more.",
         f"{AGENTS}::test_jobs_start_when_their_window_opens_and_are_left_alone_until_then",
-        replaced(ClosedWindows, "holds_up", lambda *_: False),
+        replaced(HeldBack, "holds_up", lambda *_: False),
         {"whose": "user.ada"},
+    ),
+    Mutant(
+        "claims heed no budget",
+        "Nothing is claimed of who has spent his budget.",
+        f"{BUDGETS}::test_nothing_is_claimed_and_nothing_written_while_the_budget_is_spent",
+        replaced(claim, "check_budgets", lambda *_: None),
+        {"whose": "all"},
+        fails_with=Failed,
+    ),
+    Mutant(
+        "a budget never begins anew",
+        "Who has spent his budget waits until its period is over, and no longer.",
+        "tests/core/test_budgets.py::test_a_new_period_frees_by_itself",
+        replaced(core_budgets, "begin_of", lambda *_: datetime(2000, 1, 1, tzinfo=UTC)),
+    ),
+    Mutant(
+        "what cannot be read is not spent",
+        "Who had spent his budget has not spent less because a segment cannot be read.",
+        f"{BUDGETS}::test_a_segment_that_cannot_be_read_frees_nobody",
+        replaced(budget_keeping, "not_below", lambda rows, *_: rows),
     ),
     Mutant(
         "a window over midnight ends with its day",

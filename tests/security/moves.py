@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from stado.core import keys
+from stado.core.costs import NO_CATALOG
 from stado.core.events import EventKind
 from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase, Ran
@@ -28,6 +29,8 @@ from stado.errors import Denied, NotFound, Refused, SendFailed
 from stado.jobs import saving, schedules, snapshots
 from stado.jobs.asking import ask, ask_to_yield
 from stado.jobs.assignments import Assigner, read_assignments
+from stado.jobs.budget_keeping import BudgetKeeping
+from stado.jobs.budgets import read_budgets
 from stado.jobs.capacity import write_capacity
 from stado.jobs.changes import cancel, pause, rerun, resume, retry
 from stado.jobs.claim import Claimed, claim
@@ -60,7 +63,7 @@ from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.rest_rows import RestRowsKept
 from stado.jobs.rooms import Rooms
-from stado.jobs.settings import read_settings
+from stado.jobs.settings import change_setting, read_settings
 from stado.jobs.status import story
 from stado.jobs.submit import submit
 from stado.jobs.upkeep import Passes, Upkeep
@@ -69,6 +72,7 @@ from stado.storage.observe import WRITES, Operation
 from stado.storage.port import FileDigest, Store
 from stado_agent.guidance import Guidance
 from stado_agent.log_spool import LogLimit
+from stado_agent.rules import Rules
 from stado_coordinator.coordinator import Coordinator
 from tests.agent.fakes import Script
 from tests.agent.scene import Scene
@@ -158,6 +162,7 @@ def requests_of_coordinators() -> set[Request]:
     _give_a_place_back(requests)
     _compact(requests)
     _keep_rows(requests)
+    _keep_budgets(requests)
     _fire(_passes_of, requests)
     return requests
 
@@ -253,6 +258,7 @@ def requests_of_agents(folder: Path) -> set[Request]:
     _open(requests)
     _read_settings(requests)
     _heed_assignments(requests)
+    _heed_budgets(requests)
     _look_at_a_host(requests)
     _evict(requests)
     _settle_late(requests)
@@ -743,6 +749,25 @@ def _read_hints(requests: set[Request]) -> None:
     repo = world.repo_over(RecordingStore(world.store, requests))
     read_assignments(repo)
     read_estimates(repo)
+    read_budgets(repo)
+
+
+def _keep_budgets(requests: set[Request]) -> None:
+    """First, and again."""
+    world = World()
+    change_setting(world.repo, "budgets.rules", ["all:1usd/day"], by="operator")
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    keeping = BudgetKeeping(repo, by="coordinator", catalog=NO_CATALOG)
+    for _ in range(2):
+        keeping.turn()
+    assert read_budgets(world.repo) is not None
+
+
+def _heed_budgets(requests: set[Request]) -> None:
+    world = World()
+    change_setting(world.repo, "budgets.rules", ["all:1usd/day"], by="operator")
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    Rules(repo, now=repo.now).refresh_when_due()
 
 
 def _heed_assignments(requests: set[Request]) -> None:

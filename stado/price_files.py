@@ -1,4 +1,6 @@
-"""Files of prices, as `--prices` reads them: TOML, with the day that they are of."""
+"""Files of prices, as `--prices` of commands and of a coordinator reads them: TOML, with their
+day.
+"""
 
 from __future__ import annotations
 
