@@ -26,8 +26,8 @@ SEGMENTS_MAX = 20_000
 """That an index names: a hundred million uses."""
 
 _SCHEMA = 2
-"""Programs that know 1 alone would lose fields when they write a segment anew: what was asked of the
-store, and the group."""
+"""Programs that know 1 alone would lose fields when they write a segment anew: what was asked of
+the store, and the group."""
 _PLAIN_BYTES_MAX = 1 << 26
 """Of a segment that is unpacked: ten times what the largest has."""
 
