@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ from stado.cli import render
 from stado.cli.outcomes import outcome_line
 from stado.cli.remarks import news_text
 from stado.cli.stories import LABEL_WIDTH, ago_text, life_lines
+from stado.cli.tables import Colour
 from stado.cli.views import (
     life_word,
     live_job_fields,
@@ -24,7 +26,7 @@ from stado.jobs.forecast import Forecast
 from stado.jobs.status import Life
 from stado.jobs.waiting import Ahead, Explanation
 
-_MARKS = {True: ("open", "green"), False: ("CLOSED", "red")}
+_MARKS: Mapping[bool, tuple[str, Colour]] = {True: ("open", "green"), False: ("CLOSED", "red")}
 
 _DOING = {
     "preparing": "its folder is being made ready",

@@ -16,21 +16,20 @@ from stado.cli.accelerator_views import (
     accelerators_cell,
 )
 from stado.cli.screen import Frame
-from stado.cli.tables import Column, cell_width
+from stado.cli.tables import Colour, Column, cell_width
 from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd
 from stado.errors import Unreadable
 from stado.jobs.health import AGENTS_MAX, CLOSED, AgentSight, AgentState
 
-_STATE_STYLES = {
+_STATE_STYLES: Mapping[str, Colour] = {
     "working": "green",
-    "draining": "yellow",
-    "cordoned": "yellow",
-    "drained": "yellow",
-    "suspect": "yellow",
+    "draining": "magenta",
+    "cordoned": "magenta",
+    "drained": "magenta",
+    "suspect": "magenta",
     "quarantined": "red",
     "hindered": "red",
     "stale": "red",
-    "stopped": "bright_black",
 }
 
 _GPUS = "GPUS"
@@ -40,10 +39,10 @@ _COLUMNS = (
     Column("CORES", right=True),
     Column("MEMORY GiB", right=True),
     Column(_GPUS, right=True),
-    Column("DISK GiB", right=True, expendable=True),
+    Column("DISK GiB", right=True, expendable=1),
     Column("JOBS", right=True),
     Column("SEEN", right=True),
-    Column("VERSION", width_max=12, expendable=True),
+    Column("VERSION", width_max=12, expendable=1),
 )
 _NOT_AT_WORK = (
     AgentState.DRAINING.value,

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 NOT_LAUNCHED = "to come"
 SKIPPED = "skipped"
 
-_STYLES = {
-    "succeeded": "green",
-    "partial": "yellow",
-    "failed": "red",
-    "stopped": "magenta",
-    "completed": "green",
-    "running": "cyan",
-    "queued": "yellow",
-    "cancelled": "magenta",
-    SKIPPED: "yellow",
-}
-
 
 @click.command()
 @click.argument("job", metavar="[ID]", required=False)
@@ -44,6 +32,7 @@ def show(*, job: str | None, as_json: bool, target: Target) -> None:
     """
     from stado.cli import render
     from stado.cli.tables import Column
+    from stado.cli.views import STATUS_STYLES
     from stado.jobs.pipeline_sight import look
 
     with opened_repository(target) as repo:
@@ -54,7 +43,7 @@ def show(*, job: str | None, as_json: bool, target: Target) -> None:
     columns = [
         Column("STEP", right=True),
         Column("NAME", width_max=20),
-        Column("STATUS", styles=_STYLES),
+        Column("STATUS", styles={**STATUS_STYLES, SKIPPED: "magenta"}),
         Column("JOB"),
         Column("COMMAND"),
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stado.cli.tables import Column, table_lines
+from stado.cli.tables import Colour, Column, table_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,7 +129,7 @@ def print_wrapped(text: str, *, indent: int = 0) -> None:
         click.echo(line)
 
 
-def styled(text: str, style: str | None, *, bold: bool = False) -> str:
+def styled(text: str, style: Colour | None, *, bold: bool = False) -> str:
     """In colour where that is wanted. What is cleaned comes before: this adds control codes."""
     return click.style(text, fg=style, bold=bold or None) if colour_wanted() else text
 

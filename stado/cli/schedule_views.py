@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -10,7 +10,7 @@ from stado.cli import render, views
 from stado.cli.render import instant_text, short_duration
 from stado.cli.shown import Shown
 from stado.cli.stories import LABEL_WIDTH, ago_text, moment_text
-from stado.cli.tables import Column
+from stado.cli.tables import Colour, Column
 from stado.core.schedules import (
     LEASES_LATE,
     DroppedFire,
@@ -24,16 +24,16 @@ from stado.core.states import State
 from stado.core.zones import find_zone
 from stado.jobs.schedules import Outcome, ScheduleList, ScheduleRow
 
-_STYLES = {"paused": "yellow", "over": "bright_black"}
+_STYLES: Mapping[str, Colour] = {"paused": "magenta"}
 
 _COLUMNS = (
     Column("SCHEDULE", width_max=32),
     Column("CRON", width_max=24),
-    Column("ZONE", width_max=20, expendable=True),
+    Column("ZONE", width_max=20, expendable=1),
     Column("NEXT", styles=_STYLES),
     Column("LAST", width_max=30),
-    Column("SKIPPED", expendable=True),
-    Column("BY", width_max=12, expendable=True),
+    Column("SKIPPED", expendable=1),
+    Column("BY", width_max=12, expendable=1),
     Column("COMMAND"),
 )
 

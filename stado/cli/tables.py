@@ -6,7 +6,7 @@ Widths are counted in cells of a terminal: a Chinese character takes two, an acc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 
@@ -16,16 +16,22 @@ _SHRUNK_WIDTH_MIN = 8
 """Of what is cropped, on a terminal too narrow for the rest; then lines wrap."""
 
 
+Colour = Literal["green", "cyan", "magenta", "red"]
+"""The colours of a terminal that can be read on a dark and on a light ground with the palettes that
+terminals come with. Yellow is hardly seen on white, blue on black; bright black is the ground
+itself with Solarized."""
+
+
 class Column(NamedTuple):
     """A column of a table. On a terminal `width_max` crops it; the last one takes what is left."""
 
     title: str
     width_max: int | None = None
     right: bool = False
-    styles: Mapping[str, str] = {}
-    """Cell text to a colour of the terminal."""
-    expendable: bool = False
-    """Left out on a terminal too narrow for all."""
+    styles: Mapping[str, Colour] = {}
+    """Of a cell, by its text."""
+    expendable: int = 0
+    """Above 0: left out on a terminal too narrow for all, the highest first, of equals the last."""
 
 
 class _Table(NamedTuple):
@@ -89,10 +95,10 @@ def _fitted(table: _Table, width: int) -> _Table:
     worst does without columns that may be cropped, so that a row stays a line."""
     table = _cropped(table, [column.width_max for column in table.columns])
     while _missing(table, width) > 0:
-        expendable = [column for column in table.columns if column.expendable]
-        if not expendable:
+        index, column = max(enumerate(table.columns), key=lambda one: (one[1].expendable, one[0]))
+        if not column.expendable:
             break
-        table = _without(table, table.columns.index(expendable[-1]))
+        table = _without(table, index)
     table = _cropped(table, _shrunk(table, _missing(table, width)))
     while (room := _room(table, width)) < min(table.widths[-1], _SHRUNK_WIDTH_MIN):
         inner = [column for column in table.columns[1:-1] if column.width_max is not None]

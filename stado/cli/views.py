@@ -9,7 +9,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from stado.cli.render import duration, hours_text, instant_text, plural, short_duration
-from stado.cli.tables import Column
+from stado.cli.tables import Colour, Column
 from stado.core.ids import milliseconds
 from stado.core.pipelines import PipelineState
 from stado.core.reopening import Retryable, by_its_record
@@ -22,22 +22,21 @@ if TYPE_CHECKING:
     from stado.jobs.listings import Listing
     from stado.jobs.status import Life, Row
 
-STATUS_STYLES: Mapping[str, str] = {
-    "queued": "yellow",
+STATUS_STYLES: Mapping[str, Colour] = {
     "preparing": "cyan",
     "running": "cyan",
     "verifying": "cyan",
     "uploading": "cyan",
     "stopping": "magenta",
     "cancelling": "magenta",
-    "pausing": "blue",
-    "paused": "blue",
+    "pausing": "magenta",
+    "paused": "magenta",
     "completed": "green",
     "failed": "red",
     "cancelled": "magenta",
     "timed_out": "red",
     "succeeded": "green",
-    "partial": "yellow",
+    "partial": "red",
     "stopped": "magenta",
 }
 
@@ -48,6 +47,23 @@ PAUSING = "pausing"
 """The same of a pause."""
 
 _FOR_SOME = ("TYPE", "STEPS", "PROGRESS", "POLICY", "REASON", "WARNING", "TAGS")
+
+LIST_COLUMNS = (
+    Column("TYPE", expendable=2),
+    Column("JOB"),
+    Column("STATUS", styles=STATUS_STYLES),
+    Column("STEPS"),
+    Column("AGE", right=True, expendable=1),
+    Column("TIME", right=True),
+    Column("RUN", width_max=20),
+    Column("PROGRESS", width_max=26),
+    Column("POLICY", expendable=3),
+    Column("REASON", width_max=26),
+    Column("WARNING", width_max=26),
+    Column("TAGS", width_max=20, expendable=2),
+    Column("COMMAND"),
+)
+"""Of a list of jobs."""
 
 _BELOW = "  "
 """Before the id of a step that stands below its pipeline."""
@@ -372,21 +388,6 @@ def listing_table(
     """The columns and cells of a list. `reasons`: of queued jobs, by id. `steps`: those of a
     pipeline have rows below it. TYPE, STEPS, PROGRESS, POLICY, REASON, WARNING and TAGS are there
     only when some row has one."""
-    columns = [
-        Column("TYPE"),
-        Column("JOB"),
-        Column("STATUS", styles=STATUS_STYLES),
-        Column("STEPS"),
-        Column("AGE", right=True, expendable=True),
-        Column("TIME", right=True),
-        Column("RUN", width_max=20),
-        Column("PROGRESS", width_max=26),
-        Column("POLICY"),
-        Column("REASON", width_max=26),
-        Column("WARNING", width_max=26),
-        Column("TAGS", width_max=20, expendable=True),
-        Column("COMMAND"),
-    ]
     rows = listing.jobs if steps else listing.rows
     below = {step.job_id for row in listing.rows if row.steps for step in row.steps.rows}
     cells = [
@@ -401,9 +402,9 @@ def listing_table(
     ]
     shown = [
         column.title not in _FOR_SOME or any(row[number] for row in cells)
-        for number, column in enumerate(columns)
+        for number, column in enumerate(LIST_COLUMNS)
     ]
-    return list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
+    return list(compress(LIST_COLUMNS, shown)), [list(compress(row, shown)) for row in cells]
 
 
 def _telling(row: Row) -> Row:

@@ -6,11 +6,12 @@ import pytest
 
 from stado.cli.render import clean, duration, short_duration
 from stado.cli.tables import Column, cell_width, crop, table_lines
+from stado.cli.views import LIST_COLUMNS
 
 COLUMNS = (
     Column("ID"),
     Column("STATE", styles={"failed": "red"}),
-    Column("AGE", right=True, expendable=True),
+    Column("AGE", right=True, expendable=1),
     Column("RUN", width_max=20),
     Column("COMMAND"),
 )
@@ -46,7 +47,7 @@ def test_a_narrow_terminal_does_without_what_is_expendable() -> None:
 @pytest.mark.parametrize("width", [45, 50, 60, 80])
 def test_a_list_of_jobs_keeps_a_row_a_line_on_a_narrow_terminal(width: int) -> None:
     columns = [
-        *(Column("JOB"), Column("STATUS"), Column("AGE", expendable=True), Column("TIME")),
+        *(Column("JOB"), Column("STATUS"), Column("AGE", expendable=1), Column("TIME")),
         *(Column("RUN", width_max=20), Column("REASON", width_max=26), Column("COMMAND")),
     ]
     row = ["zrkkdinkwecgqhno", "cancelled", "3m12s", "2m", "digits-1", "job_failed 1", "x" * 90]
@@ -54,6 +55,18 @@ def test_a_list_of_jobs_keeps_a_row_a_line_on_a_narrow_terminal(width: int) -> N
     assert max(map(cell_width, shown)) <= width
     assert shown[1].startswith("zrkkdinkwecgqhno  cancelled")
     assert "REASON" in shown[0] or width < 60
+
+
+@pytest.mark.parametrize(("width", "gone"), [(140, ""), (110, "POLICY"), (80, "POLICY TYPE")])
+def test_a_list_of_trainings_does_without_what_matters_least(width: int, gone: str) -> None:
+    """What people name their submissions by stays."""
+    told = {"TYPE": "train", "JOB": "zrkkdinkwecgqhno", "STATUS": "completed", "AGE": "4m30s"}
+    told |= {"TIME": "3m50s", "RUN": "spirals-longer", "POLICY": "made policy_zrkkdinkwecgqhno"}
+    told |= {"COMMAND": "python train.py --rounds 550"}
+    columns = [column for column in LIST_COLUMNS if column.title in told]
+    shown = table_lines(columns, [list(told.values())], width=width, colour=False)
+    assert max(map(cell_width, shown)) <= width
+    assert shown[0].split() == [title for title in told if title not in gone.split()]
 
 
 def test_wide_and_combining_characters_stay_aligned() -> None:

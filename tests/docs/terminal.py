@@ -19,6 +19,8 @@ from tests.docs.pages import Ids, Step, differs
 ROOT = Path(__file__).parents[2]
 
 _POLL_SECONDS = 0.05
+_MARK = "STADO_DOCS_HOME"
+"""A variable that all processes of a home inherit."""
 
 
 class Terminal:
@@ -30,14 +32,6 @@ class Terminal:
         self._steps.mkdir()
         self._count = 0
         self.ids = Ids()
-        self._environment = {
-            "HOME": str(home),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "LANG": "C.UTF-8",
-            "USER": "ada",
-            "PYTHONPATH": ":".join(str(ROOT / part) for part in (".", "agent", "coordinator")),
-            "STADO_DOCS_HOME": str(home),
-        }
         self._shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc", "-m"],
             stdin=subprocess.PIPE,
@@ -45,7 +39,7 @@ class Terminal:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=home,
-            env=self._environment,
+            env=environment_of(home),
             start_new_session=True,
         )
 
@@ -87,19 +81,29 @@ class Terminal:
 
     def close(self) -> None:
         """Kills the shell and all that was started from it, wherever it has gone since."""
-        for process in self._all_of_it():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill_all_of(self._home)
         self._shell.kill()
         self._shell.wait()
 
-    def _all_of_it(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get("STADO_DOCS_HOME") == str(self._home):
-                    found.append(process)
-        return found
+
+def environment_of(home: Path) -> dict[str, str]:
+    """Of somebody called ada, and of nothing that is set here."""
+    return {
+        "HOME": str(home),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "LANG": "C.UTF-8",
+        "USER": "ada",
+        "PYTHONPATH": ":".join(str(ROOT / part) for part in (".", "agent", "coordinator")),
+        _MARK: str(home),
+    }
+
+
+def kill_all_of(home: Path) -> None:
+    """Whatever was started in this home and still runs."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(_MARK) == str(home):
+                process.kill()
 
 
 def run(terminal: Terminal, step: Step, *, seconds: float) -> str:

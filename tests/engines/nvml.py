@@ -28,6 +28,13 @@ def card(number: int, **facts: Any) -> dict[str, Any]:
     return {"uuid": f"GPU-{number}", **plain, **facts}
 
 
+def play_in(folder: Path, *cards: dict[str, Any], **library: Any) -> None:
+    """`NvidiaStandIn.play`, also of one that another process has made."""
+    new = folder / "nvml.json.new"
+    new.write_text(json.dumps({"cards": cards, **library}))
+    new.replace(folder / "nvml.json")
+
+
 class NvidiaStandIn:
     """Of one host."""
 
@@ -52,9 +59,7 @@ class NvidiaStandIn:
 
     def play(self, *cards: dict[str, Any], **library: Any) -> None:
         """From now on there are these cards. `library`: `errors`, `hang`, `crash` of functions."""
-        new = self._folder / "nvml.json.new"
-        new.write_text(json.dumps({"cards": cards, **library}))
-        new.replace(self._folder / "nvml.json")
+        play_in(self._folder, *cards, **library)
 
     @property
     def events(self) -> list[str]:

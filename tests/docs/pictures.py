@@ -1,0 +1,82 @@
+"""Makes the picture of README.md anew: `python -m tests.docs.pictures`.
+
+Commands are typed into a shell on a real terminal, and what that shows is drawn as it is. Other
+names than docs/terminal.svg can be given, with a theme: `python -m tests.docs.pictures out.svg
+light`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.docs.picture import svg
+from tests.docs.session import Session
+from tests.docs.terminal import ROOT, Terminal
+
+COLUMNS = 100
+PICTURE = ROOT / "docs/terminal.svg"
+
+_TITLE = "ada@lab: ~/spirals"
+
+_TRAINING = """\
+import sys, time
+import stado
+
+seed = int(sys.argv[-1])
+for step in range(1, 41):
+    stado.progress(step / 40, f"round {step} of 40")
+    time.sleep((0.01, 0.05, 0.02, 0.9, 0.6)[seed - 1])
+    if seed == 3 and step == 20:
+        sys.exit("loss is nan")
+"""
+
+_PREPARED = (
+    "stado init ./queue --add-context lab --lease-seconds 8",
+    "stado up > up.log 2>&1 &\nuntil stado hosts 2>&1 | grep -q working; do sleep 0.2; done",
+)
+
+_BEGUN = "until test $(stado status | grep -c -e completed -e failed -e %) -ge 5; do sleep 1; done"
+
+_SHOWN = (
+    "stado submit --run-id sweep --array 1-5 --cpu 0.3 'python train.py --seed {index}'",
+    "stado submit --run-id large --gpus a100:2 --priority 5 'python train.py --large'",
+    "stado status",
+    "stado job why large",
+    "stado results sweep-1 out; stado hosts",
+)
+
+
+def main() -> None:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
+    theme = sys.argv[2] if len(sys.argv) > 2 else ""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        home.mkdir()
+        target.write_text(_drawn(home, theme))
+    print(target)
+
+
+def _drawn(home: Path, theme: str) -> str:
+    (home / "train.py").write_text(_TRAINING)
+    hidden = Terminal(home)
+    session = Session(home, columns=COLUMNS, environment=None)
+    try:
+        for command in _PREPARED:
+            hidden.run(command, seconds=60)
+        for command in _SHOWN:
+            if command.startswith("stado status"):
+                hidden.run(_BEGUN, seconds=60)
+            session.type(command)
+        lines = session.screen.lines[:-1]  # The last one is the prompt.
+        return svg(lines, columns=COLUMNS, title=_TITLE, theme=theme)
+    finally:
+        session.close()
+        hidden.close()
+        time.sleep(0.5)  # What was killed may still write into the folder.
+
+
+if __name__ == "__main__":
+    main()
