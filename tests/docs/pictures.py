@@ -40,12 +40,12 @@ _PREPARED = (
 
 _BEGUN = "until test $(stado status | grep -c -e completed -e failed -e %) -ge 5; do sleep 1; done"
 
-_SHOWN = (
-    "stado submit --run-id sweep --array 1-5 --cpu 0.3 'python train.py --seed {index}'",
-    "stado submit --run-id large --gpus a100:2 --priority 5 'python train.py --large'",
+SHOWN = (
+    "stado submit --run-id sweep --workdir . --array 1-5 --cpu 0.3 'python train.py {index}'",
+    "stado submit --run-id large --workdir . --gpus a100:2 'python train.py --large'",
     "stado status",
     "stado job why large",
-    "stado results sweep-1 out; stado hosts",
+    "stado hosts",
 )
 
 
@@ -60,17 +60,19 @@ def main() -> None:
 
 
 def _drawn(home: Path, theme: str) -> str:
-    (home / "train.py").write_text(_TRAINING)
+    folder = home / "spirals"
+    folder.mkdir()
+    (folder / "train.py").write_text(_TRAINING)
     hidden = Terminal(home)
-    session = Session(home, columns=COLUMNS, environment=None)
+    session = Session(home, folder="spirals", columns=COLUMNS)
     try:
         for command in _PREPARED:
             hidden.run(command, seconds=60)
-        for command in _SHOWN:
+        for command in SHOWN:
             if command.startswith("stado status"):
                 hidden.run(_BEGUN, seconds=60)
             session.type(command)
-        lines = session.screen.lines[:-1]  # The last one is the prompt.
+        lines = session.screen.lines[1:-2]  # The last one is a prompt, with a blank line before it.
         return svg(lines, columns=COLUMNS, title=_TITLE, theme=theme)
     finally:
         session.close()

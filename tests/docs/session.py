@@ -12,7 +12,9 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.docs.screen import Screen
 from tests.docs.terminal import environment_of, kill_all_of
@@ -21,10 +23,17 @@ _PROMPT = "$ "
 
 
 class Session:
-    """`home` is as for a page's terminal. `columns` wide, `height` lines high."""
+    """`home` is as for a page's terminal, `folder` in it where the shell is. `columns` wide,
+    `height` lines high. `environment`: over that of a page."""
 
     def __init__(
-        self, home: Path, *, columns: int, height: int = 40, environment: dict[str, str] | None
+        self,
+        home: Path,
+        *,
+        folder: str = ".",
+        columns: int,
+        height: int = 40,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._home = home
         self.screen = Screen(columns, height)
@@ -35,13 +44,13 @@ class Session:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            cwd=home,
+            cwd=home / folder,
             env={
                 **environment_of(home),
                 "TERM": "xterm-256color",
-                "PS1": _PROMPT,
+                "PS1": f"\n{_PROMPT}",
                 "PS2": "> ",
-                **(environment or {}),
+                **environment,
             },
             start_new_session=True,
             preexec_fn=_take_terminal,
