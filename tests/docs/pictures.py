@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.docs.picture import svg
@@ -36,13 +35,13 @@ for step in range(1, 41):
 _PREPARED = (
     "stado init ./queue --add-context lab --lease-seconds 8",
     "stado up > up.log 2>&1 &\nuntil stado hosts 2>&1 | grep -q working; do sleep 0.2; done",
+    "stado submit --run-id large --gpus a100:2 'python train.py --large'",
 )
 
 _BEGUN = "until test $(stado status | grep -c -e completed -e failed -e %) -ge 5; do sleep 1; done"
 
 SHOWN = (
     "stado submit --run-id sweep --workdir . --array 1-5 --cpu 0.3 'python train.py {index}'",
-    "stado submit --run-id large --workdir . --gpus a100:2 'python train.py --large'",
     "stado status",
     "stado job why large",
     "stado hosts",
@@ -52,7 +51,7 @@ SHOWN = (
 def main() -> None:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     theme = sys.argv[2] if len(sys.argv) > 2 else ""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder) / "home"
         home.mkdir()
         target.write_text(_drawn(home, theme))
@@ -77,7 +76,6 @@ def _drawn(home: Path, theme: str) -> str:
     finally:
         session.close()
         hidden.close()
-        time.sleep(0.5)  # What was killed may still write into the folder.
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ class StandIn:
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-SE", str(_PROGRAM), "serve", str(self._folder)],
+            stdout=subprocess.DEVNULL,  # Whoever reads ours shall not wait for its end.
             start_new_session=True,
         )
         deadline = time.monotonic() + _START_SECONDS_MAX
