@@ -228,6 +228,6 @@ def test_an_empty_no_color_declines_nothing(
     stado: Program, environment: dict[str, str], world: World
 ) -> None:
     submit(stado)
-    terminal = Terminal("status", environment=environment | {"NO_COLOR": ""})
+    terminal = Terminal("job", "why", environment=environment | {"NO_COLOR": ""})
     assert terminal.end() == 0
-    assert "\x1b[33mqueued\x1b[0m" in terminal.raw
+    assert "\x1b[31mCLOSED\x1b[0m" in terminal.raw
