@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from stado.ports import Event, Task
+from stado.storage.port import Billed
 from tests.jobs.fakes import InlineTasks
 from tests.simulation.kernel import Door, Kernel, Strand
 from tests.simulation.process import SimHost
@@ -120,6 +121,17 @@ class _SimLock:
     def __exit__(self, *_: object) -> None:
         self._taken = False
         self._door.open()
+
+
+class SimMeter:
+    """Counts time for requests: who reads it twice finds more the second time."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def reading(self) -> Billed:
+        milliseconds = int(self._kernel.now * 1000)
+        return Billed(milliseconds, 2 * milliseconds, 3 * milliseconds, milliseconds)
 
 
 class SimTasks:

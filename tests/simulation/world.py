@@ -46,7 +46,7 @@ from tests.simulation.checkers.base import HOOKS, Change, Checker, Violation
 from tests.simulation.commands import Script, SimCommand
 from tests.simulation.hardware import HostPlan
 from tests.simulation.kernel import Kernel, Strand
-from tests.simulation.machine import HostClock, SimEntropy, SimTasks, TrueClock, Unlocked
+from tests.simulation.machine import HostClock, SimEntropy, SimMeter, SimTasks, TrueClock, Unlocked
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.network import Bucket, Line
 from tests.simulation.people import Answer, Person
@@ -206,7 +206,14 @@ class World:
             tasks=tasks,
             concurrent_creates=None if self.plan.ways.creates_at_once else _CREATES_AT_A_TIME,
         )
-        return Repository(store, self.deployment, clock=clock, entropy=entropy, tasks=tasks)
+        return Repository(
+            store,
+            self.deployment,
+            clock=clock,
+            entropy=entropy,
+            tasks=tasks,
+            meter=SimMeter(self.kernel),
+        )
 
     def shows(self, state: State, job_id: str) -> bool:
         """Whether the store has a record of the job in this state."""
