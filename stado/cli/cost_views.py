@@ -204,7 +204,10 @@ def _store_notes(total: CostSum, catalog: Catalog) -> Iterator[str]:
     unknown = total.epochs - total.metered_epochs
     if unknown:
         epochs = render.plural(unknown, "epoch")
-        yield f"what {epochs} asked of the store is not known: they run, were lost, or are older"
+        yield (
+            f"what {epochs} asked of the store is not known: they run, were lost, are older, or "
+            "have very long names"
+        )
 
 
 # --- who bears it, and what nobody does ---------------------------------------------------

@@ -8,24 +8,29 @@ from typing import Any
 from stado.core import keys
 from stado.core import usage as core
 from stado.core.ledger import LedgerIndex
-from stado.core.records import EndCell, Ran, Record
+from stado.core.records import EndCell, Ran, Record, StoreRequests
 from stado.core.usage import Use
 from stado.errors import Unavailable
 from stado.jobs import endings, ledger, life, rest_rows
 from stado.jobs.ledger import Compaction, Ledger, LedgerRead
 from stado.jobs.repository import Repository, Stored
 from stado.jobs.rest_rows import Ended, RestRows
+from stado_agent import request_count
+from stado_agent.request_count import RequestCount
 from tests.mutants.mutant import Mutant, all_of, replaced, replaced_everywhere
 
 USAGE = "tests/jobs/test_usage.py"
 LEDGER = "tests/jobs/test_ledger.py"
 ON_HOST = "tests/agent/test_usage.py"
+REQUESTS = "tests/agent/test_request_count.py"
 
 _note_use = endings.note_use
 _clean_up = endings._clean_up
 _ran_until = core.ran_until
 _read_uses = ledger.read_uses
 _find_row = rest_rows.RestRows.find
+_told = request_count.RequestCount.told
+_begin_epoch = request_count.RequestCount.begin_epoch
 
 
 def note_last(repo: Repository, cell: EndCell) -> None:
@@ -79,6 +84,15 @@ def index_first(ledger: Ledger, repo: Repository, **options: Any) -> LedgerRead:
 def replaced_index(ledger: Ledger, stored: Stored[LedgerIndex] | None) -> Ledger:
     ledger.index = lambda: stored  # type: ignore[method-assign]
     return ledger
+
+
+def told_anew(self: RequestCount) -> StoreRequests | None:
+    self._told = None
+    return _told(self)
+
+
+def counted_from_then_on(self: RequestCount, *, told: bool) -> None:
+    _begin_epoch(self, told=True)
 
 
 def believed(self: RestRows, key: str, version: str | None) -> Ended | None:
@@ -141,6 +155,18 @@ MUTANTS = (
         "Of one command no two epochs count the same time.",
         f"{ON_HOST}::test_an_adopted_command_counts_once",
         replaced_everywhere(core, "ran_until", count_from_the_start),
+    ),
+    Mutant(
+        "what was asked of the store is counted anew for each try of a verdict",
+        "A verdict that is given again is the same.",
+        f"{REQUESTS}::test_a_verdict_whose_answer_was_lost_is_still_ones_own",
+        replaced(RequestCount, "told", told_anew),
+    ),
+    Mutant(
+        "who adopts counts requests from then on",
+        "What nobody told of the epoch before is told of the one that was adopted.",
+        f"{REQUESTS}::test_who_adopts_tells_what_was_asked_before_too",
+        replaced(RequestCount, "begin_epoch", counted_from_then_on),
     ),
     Mutant(
         "a seal forgets when its epoch was heard",
