@@ -167,8 +167,8 @@ def estimate(*, file: str, model: str, asked: _Asked, as_json: bool) -> None:
 def allocation(*, limit: int, asked: _Asked, as_json: bool) -> None:
     """Show which part of the cost each user bears, and what hosts cost that do nothing.
 
-    Idle is what the hosts that work now and state a price cost in the last 24 hours beyond what
-    their jobs bore.
+    Idle is what the hosts that work now and state a price would cost in 24 hours, beyond what
+    their jobs of the last 24 hours bore.
     """
     from stado.cli import cost_views
     from stado.jobs.costs import see_allocation, tally_of

@@ -241,9 +241,14 @@ def allocation(
     if hosts:
         lines += [
             "",
-            *table(("HOST", "AN HOUR", "LAST DAY", "OF IT IDLE"), map(_idle_cells, hosts)),
+            *table(("HOST", "AN HOUR", "A WHOLE DAY", "OF IT IDLE"), map(_idle_cells, hosts)),
         ]
     notes = [*more_notes(len(groups), limit)]
+    if hosts:
+        notes.append(
+            "hosts: what a day would cost at their price if they were there all of it, and what "
+            "of that the jobs of the last 24 hours did not bear; neither is in the sums above"
+        )
     if idle.unpriced:
         notes.append(f"{render.plural(idle.unpriced, 'host')} at work without a price")
     return Shown(

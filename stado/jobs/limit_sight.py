@@ -16,7 +16,7 @@ from stado.core.ids import base_of
 from stado.core.order import Needs
 from stado.core.quotas import Scope, ScopeKind, asks_for_too_much, free_slots, scope_name, scopes_of
 from stado.core.records import Record, SlotToken
-from stado.core.settings import DeploymentSettings
+from stado.core.settings import WORKERS_LOOK_SECONDS, DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.states import BudgetState
 from stado.core.windows import (
@@ -102,8 +102,17 @@ class LimitSight:
         `user`, `job_id` None: not known."""
         for use in self._all_uses(spec, user, job_id):
             if use.full:
-                return _wait(use, [])
-        return self._budget_wait(spec, user) or self._window_wait(spec, user)
+                return self._as_known(_wait(use, []))
+        wait = self._budget_wait(spec, user) or self._window_wait(spec, user)
+        return None if wait is None else self._as_known(wait)
+
+    def _as_known(self, wait: Wait) -> Wait:
+        """Workers may not know yet what was changed lately, and start the job all the same."""
+        changed_at = self.settings.changed_at
+        if changed_at is None:
+            return wait
+        age_seconds = (self._repo.now() - changed_at).total_seconds()
+        return wait if age_seconds > WORKERS_LOOK_SECONDS else replace(wait, certain=False)
 
     def budget_notes(self, spec: Spec, *, user: str | None) -> list[str]:
         """Of budgets that such a job falls under, and that will be spent soon."""

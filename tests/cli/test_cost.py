@@ -171,7 +171,9 @@ def test_who_bears_what_and_which_hosts_idle(stado: Program, world: World) -> No
     ]
     (host,) = told["hosts"]
     assert (host["worker"], host["last_day_usd"], host["idle_usd"]) == ("local@lab", 96.0, 80.0)
-    lines = stado("cost", "allocation").stdout.splitlines()
+    shown = stado("cost", "allocation")
+    assert "hosts: what a day would cost at their price" in shown.stderr
+    lines = shown.stdout.splitlines()
     assert lines[1].split() == [USER, "$12.00", "75.0", "%", "0"]
     assert lines[-1].split() == ["local@lab", "$4", "$96.00", "$80.00"]
 

@@ -407,15 +407,18 @@ def test_a_job_that_may_yield_no_time_is_noted_to_be_protected(
 
 
 def test_settings_that_workers_may_not_know_yet_are_noted(stado: Program, world: World) -> None:
-    change_setting(world.repo, "quotas.running_jobs", 3, by="ada")
+    change_setting(world.repo, "quotas.running_jobs", 0, by="ada")
     told = " ".join(stado("submit", "--run-id", "a", "run").stderr.split())
+    assert "(run a); it should start when it may: " in told
     assert re.search(r"note: the settings were changed \d+s ago; workers look at them", told)
     assert "workers look at them each two minutes" in stado.ok("job", "why", "a")
     settings = read_settings(world.repo)
     assert settings.changed_at is not None
     earlier = settings.evolve(changed_at=settings.changed_at - timedelta(minutes=3))
     world.repo.store.put(keys.SETTINGS, earlier.encode())
-    assert "note: " not in stado("submit", "--run-id", "b", "run").stderr
+    told = stado("submit", "--run-id", "b", "run").stderr
+    assert "(run b); it starts when it may: " in told
+    assert "note: " not in told
     assert "workers look at them" not in stado.ok("job", "why", "a")
 
 
