@@ -32,13 +32,13 @@ def remarks_on(repo: Repository, spec: Spec, *, queued: bool = False) -> Iterato
     settings = _settings(repo)
     if settings is None:
         return
-    from stado.core.windows import groups_meant
+    from stado.core.known_groups import groups_meant
 
     meant = groups_meant(settings, spec.group)
     if meant:
         yield (
-            f"the deployment says nothing of group {spec.group}, so it falls under no limit and "
-            f"no window of a group; did you mean {' or '.join(meant)}?"
+            f"the deployment says nothing of group {spec.group}, so it falls under no limit, "
+            f"window or budget of a group; did you mean {' or '.join(meant)}?"
         )
     news = news_text(settings.changed_at, repo.now()) if queued else None
     if news is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -18,9 +17,6 @@ from stado.core.settings import DeploymentSettings
 from stado.core.spec import Spec
 from stado.core.window_words import Window, parse_window
 from stado.core.zones import find_zone
-
-_ALIKE = 0.6
-"""From 0 to 1, as `difflib` has it: `bgi` is meant to be `big`."""
 
 _AHEAD_DAYS = 15
 """A window of one day in the week, over which the clock was set forward once."""
@@ -70,18 +66,6 @@ def _restrictions(rules: tuple[str, ...]) -> tuple[Restriction, ...]:
 def restrictions(settings: DeploymentSettings) -> tuple[Restriction, ...]:
     """All that a deployment states."""
     return _restrictions(tuple(settings.windows.rules or ()))
-
-
-def groups_meant(settings: DeploymentSettings, group: str | None) -> list[str]:
-    """Groups that look like this one, of which the deployment says nothing, and of which it says
-    something: a limit, or windows. None where it knows the group, or none is alike."""
-    known = {one.subject for one in restrictions(settings) if one.kind is ScopeKind.GROUP}
-    known |= {*(settings.groups.limits or {}), *(settings.groups.gpus or {})}
-    if group is None or group in known:
-        return []
-    by_letters = {one.lower(): one for one in known}
-    close = get_close_matches(group.lower(), sorted(by_letters), n=2, cutoff=_ALIKE)
-    return [by_letters[one] for one in close]
 
 
 def restrictions_of(

@@ -386,9 +386,13 @@ def test_a_group_that_is_misspelt_is_noted(stado: Program, world: World) -> None
     asked = ("submit", "--run-id")
     told = stado(*asked, "a", "--group", "licence", "run")
     assert told.exit_code == 0
-    assert "no window of a group; did you mean licences?" in " ".join(told.stderr.split())
+    assert "window or budget of a group; did you mean licences?" in " ".join(told.stderr.split())
     assert "did you mean big?" in " ".join(
         stado(*asked, "b", "--group", "bgi", "run").stderr.split()
+    )
+    change_setting(world.repo, "budgets.rules", ["group.evals:40gpuh/day"], by="ada")
+    assert "did you mean evals?" in " ".join(
+        stado(*asked, "c", "--group", "eval", "run").stderr.split()
     )
     for name in ("big", "licences", "other"):
         assert "did you mean" not in stado(*asked, name, "--group", name, "run").stderr
