@@ -192,8 +192,10 @@ def _store_notes(total: CostSum, catalog: Catalog) -> Iterator[str]:
     """Nothing of a directory: it is asked nothing that anybody bills."""
     if not total.dear and not total.cheap:
         return
+    cost = store_cost(total, catalog)
     yield (
-        f"STORE is besides COST: {requests_text(total.dear, total.cheap)}; "
+        f"besides, what they asked of the store, {requests_text(total.dear, total.cheap)}, "
+        f"{'has no price' if cost is None else f'costs {dollars(cost)}'}; "
         f"{traffic_text(total.received_bytes, total.sent_bytes)}"
     )
     if catalog.egress_gb is None and total.received_bytes:

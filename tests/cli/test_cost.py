@@ -79,7 +79,7 @@ def test_what_jobs_asked_of_the_store_is_beside_what_they_cost(
     assert first[-4:] == ["$0.01", "7,000", "3.0", "MB"]
     assert second[-3:] == ["unknown"] * 3
     assert total[1] == "$8.00"
-    assert "2,000 writes and listings, 5,000 reads; 3.0 MB received, 500 bytes" in result.stderr
+    assert "2,000 writes and listings, 5,000 reads, costs $0.01; 3.0 MB rec" in result.stderr
     assert "what hosts received is counted as free" in result.stderr
     assert "what 1 epoch asked of the store is not known" in result.stderr
     assert stado.json("cost", "report")["total"]["store"] == {

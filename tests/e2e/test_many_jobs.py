@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stado.core import keys
+from stado.core.records import StoreRequests
 from stado.core.spec import Spec
 from stado.core.states import State
 from stado.jobs.downloads import download
@@ -56,7 +57,8 @@ def _assert_tidy(fleet: Fleet, job_ids: list[str]) -> None:
 def test_outputs_log_and_manifest_come_back_as_they_were_left(
     make_fleet: MakeFleet, tmp_path: Path, kind: str
 ) -> None:
-    """R198, R200: sizes and digests; odd names; links are left out and named."""
+    """R198, R200, R260: sizes and digests; odd names; links are left out and named; and the verdict
+    has what that asked of a bucket."""
     fleet = make_fleet(kind)
     fleet.agent("one", "--poll-seconds", "0.5")
     payload = os.urandom(300_000)
@@ -80,6 +82,17 @@ def test_outputs_log_and_manifest_come_back_as_they_were_left(
     assert (target / "log.txt").read_text() == "said\n"
     assert manifest.skipped == ["link: not a regular file"]
     assert not manifest.partial
+    ending = fleet.story(job_id).record.ending
+    assert ending is not None
+    asked = ending.requests
+    assert asked is not None
+    if kind == "directory":
+        assert asked == StoreRequests()
+    else:
+        # The gate, the cell, a beat, three files, a log, the manifest, and three at the end.
+        assert 3 + 5 + 3 <= asked.dear < 30
+        assert asked.cheap >= 1
+        assert 300_000 < asked.sent_bytes < 400_000
 
 
 def test_a_failed_job_leaves_its_log_and_its_files(make_fleet: MakeFleet, tmp_path: Path) -> None:
