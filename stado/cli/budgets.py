@@ -13,7 +13,7 @@ from stado.target import Target, target_options
 if TYPE_CHECKING:
     from stado.jobs.budget_sight import BudgetRow, BudgetsSeen
 
-_COMPUTES = "a coordinator works it out, each two minutes: `stado up`, or `stado coordinator run`"
+_WHO = "a coordinator works it out, each two minutes (`stado up`, or `stado coordinator run`)"
 
 
 @click.command()
@@ -93,14 +93,14 @@ def _notes(seen: BudgetsSeen) -> Iterator[str]:
 
     known = seen.known
     if known is None:
-        yield f"what is spent is not known: no coordinator has worked it out yet; {_COMPUTES}"
+        yield f"what is spent is not known yet: {_WHO}"
         return
     age = duration(max(0.0, (seen.now - known.at).total_seconds()))
     at = moment_text(known.at)
     if seen.old:
         yield (
-            f"what is spent is not known since {at}, {age} ago; what was spent by then is at least "
-            f"so much; {_COMPUTES}"
+            f"what is spent since {at}, {age} ago, is not known, and so who has something left: "
+            f"{_WHO}"
         )
     else:
         yield f"as of {at}, {age} ago; what runs counts up to then, and goes on"

@@ -8,7 +8,7 @@ estimated ends were put right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated
@@ -256,41 +256,46 @@ class _Sum:
         self.unpriced_epochs += other.unpriced_epochs
 
 
-@dataclass(slots=True)
 class BudgetTally:
     """What uses have spent of budgets, in the periods that `at` is in."""
 
-    budgets: Sequence[Budget]
-    catalog: Catalog
-    at: datetime
-    _sums: dict[Budget, dict[str, _Sum]] = field(default_factory=dict)
-    """By the user of a budget of each, else by ""."""
-
-    @property
-    def since(self) -> datetime:
+    def __init__(self, budgets: Sequence[Budget], catalog: Catalog, at: datetime) -> None:
+        begins = {budget: begin_of(budget.period, at) for budget in budgets}
+        self.since = min(begins.values(), default=at)
         """Nothing that ended before counts."""
-        return min((begin_of(one.period, self.at) for one in self.budgets), default=self.at)
+        self._catalog = catalog
+        self._sums: dict[Budget, dict[str, _Sum]] = {budget: {} for budget in budgets}
+        """By the user of a budget of each, else by ""."""
+        self._of_all: list[tuple[Budget, int]] = []
+        """And of users, each with when its period began: there may be very many uses."""
+        self._of_one: dict[tuple[Whose, str], list[tuple[Budget, int]]] = {}
+        for budget, begin in begins.items():
+            found = (budget, milliseconds(begin))
+            if budget.whose in (Whose.ALL, Whose.USERS):
+                self._of_all.append(found)
+                continue
+            for told in (budget.subject, digest_word(budget.subject)):
+                self._of_one.setdefault((budget.whose, told), []).append(found)
 
     def add(self, use: Use) -> None:
-        for budget in self._budgets_of(use):
-            within = use.since(milliseconds(begin_of(budget.period, self.at)))
+        for budget, begin_ms in self._budgets_of(use):
+            within = use.since(begin_ms)
             if within is not None:
                 subject = use.user if budget.whose is Whose.USERS else ""
-                group = self._sums.setdefault(budget, {}).setdefault(subject, _Sum())
-                _add(group, within, budget.unit, self.catalog)
+                group = self._sums[budget].setdefault(subject, _Sum())
+                _add(group, within, budget.unit, self._catalog)
 
-    def _budgets_of(self, use: Use) -> Iterator[Budget]:
-        for budget in self.budgets:
-            of_use = use.group if budget.whose is Whose.GROUP else use.user
-            of_all = budget.whose in (Whose.ALL, Whose.USERS)
-            if of_all or of_use in (budget.subject, digest_word(budget.subject)):
-                yield budget
+    def _budgets_of(self, use: Use) -> Iterator[tuple[Budget, int]]:
+        yield from self._of_all
+        yield from self._of_one.get((Whose.USER, use.user), ())
+        if use.group is not None:
+            yield from self._of_one.get((Whose.GROUP, use.group), ())
 
     def rows(self, warn_percent: int) -> list[BudgetSpent]:
         """Of each budget; of each user's those that have spent most, and one of all others."""
         found: list[BudgetSpent] = []
-        for budget in self.budgets:
-            sums = _as_one(self._sums.get(budget, {}))
+        for budget, of_users in self._sums.items():
+            sums = _as_one(of_users)
             if budget.whose is not Whose.USERS:
                 found.append(_row(budget, None, sums.get("", _Sum()), warn_percent))
                 continue

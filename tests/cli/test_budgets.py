@@ -66,7 +66,7 @@ def test_what_no_coordinator_has_worked_out_is_unknown(stado: Program, world: Wo
     stado("settings", "set", "budgets.rules", "all:2usd/month")
     result = stado("cost", "budgets")
     assert result.stdout.splitlines()[1].split()[2:] == ["-", "$2.00", "-", "unknown"]
-    assert "no coordinator has worked it out yet" in result.stderr
+    assert "what is spent is not known yet: a coordinator works it out" in result.stderr
     told = stado.json("cost", "budgets")
     assert (told["as_of"], told["old"], told["budgets"][0]["spent"]) == (None, True, None)
     finding = _finding(stado)
