@@ -107,7 +107,8 @@ def list_artifacts(*, part: str, limit: int, after: str, as_json: bool, target: 
             }
         )
         return
-    render.print_table(*_table(found, now))
+    if found.rows:
+        render.print_table(*_table(found, now))
     for note in notes_of(found, part):
         render.tell(note)
 

@@ -40,20 +40,20 @@ def assignments(*, as_json: bool, target: Target) -> None:
         render.tell("no coordinator has assigned anything: every job can be taken by every host")
         return
     for line in _lines(found, now):
-        render.print_line(line)
+        render.print_styled(line)
     if found.hosts and found.expires_at <= now:
         render.tell("this has expired, so nobody goes by it: no coordinator has renewed it")
 
 
 def _lines(found: Assignments, now: datetime) -> Iterator[str]:
-    from stado.cli.render import clean_table_lines, duration, plural
+    from stado.cli.render import clean, clean_table_lines, duration, plural
     from stado.cli.tables import Column
 
     assigned = sum(len(host.jobs) for host in found.hosts)
     age = duration((now - found.at).total_seconds())
     ends = "" if found.ends_ms is None else f"; the last should end {_moment(found.ends_ms)}"
     yield f"{plural(assigned, 'job')} of {found.planned:,} planned {_are(assigned)} assigned{ends}"
-    yield f"worked out {age} ago by {found.by}"
+    yield clean(f"worked out {age} ago by {found.by}")
     rows = [[host.consumer, *_cells(job)] for host in found.hosts for job in host.jobs[:_SHOWN_MAX]]
     if rows:
         yield ""
@@ -67,7 +67,9 @@ def _lines(found: Assignments, now: datetime) -> Iterator[str]:
         for host in found.hosts:
             if len(host.jobs) > _SHOWN_MAX:
                 more = len(host.jobs) - _SHOWN_MAX
-                yield f"... and {plural(more, 'more job')} on {host.consumer} (--json has all)"
+                yield clean(
+                    f"... and {plural(more, 'more job')} on {host.consumer} (--json has all)"
+                )
     if found.skipped:
         yield ""
         yield f"left to all hosts: {plural(sum(one.count for one in found.skipped), 'job')}"

@@ -105,7 +105,10 @@ class DefaultGroup(LazyGroup):
 
 
 def _short_help(entry: LazyCommand | click.Command) -> str:
-    return entry.short_help if isinstance(entry, LazyCommand) else entry.help or ""
+    if isinstance(entry, LazyCommand):
+        return entry.short_help
+    first, *_ = (entry.help or "").split("\n\n")  # Behind it are examples.
+    return " ".join(first.split())
 
 
 class Program(LazyGroup):

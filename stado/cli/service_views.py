@@ -102,7 +102,7 @@ def _show_coordinator(sight: CoordinatorSight | None, now: datetime) -> None:
     _print_label("acts", coordinator_views.acting_text(sight))
     _print_label("next", coordinator_views.next_text(sight))
     for line in coordinator_views.pass_lines(sight, now):
-        render.print_line(line)
+        render.print_styled(line)
 
 
 def _log_options(command: Any) -> Any:

@@ -32,6 +32,8 @@ class Column(NamedTuple):
     """Of a cell, by its text."""
     expendable: int = 0
     """Above 0: left out on a terminal too narrow for all, the highest first, of equals the last."""
+    joins: str = ""
+    """The column in whose empty cells its own stand on a terminal too narrow for all."""
 
 
 class _Table(NamedTuple):
@@ -91,45 +93,72 @@ def _line(
 
 
 def _fitted(table: _Table, width: int) -> _Table:
-    """Crops what may be cropped, then leaves out what is expendable, then crops more; and at
-    worst does without columns that may be cropped, so that a row stays a line."""
+    """Crops what may be cropped, then joins columns, then leaves out what is expendable, then crops
+    more; and at worst does without columns that may be cropped, so that a row stays a line."""
     table = _cropped(table, [column.width_max for column in table.columns])
-    while _missing(table, width) > 0:
+    if _wanted(table) > width:
+        table = _joined(table)
+    while _wanted(table) > width:
         index, column = max(enumerate(table.columns), key=lambda one: (one[1].expendable, one[0]))
         if not column.expendable:
             break
         table = _without(table, index)
-    table = _cropped(table, _shrunk(table, _missing(table, width)))
-    while (room := _room(table, width)) < min(table.widths[-1], _SHRUNK_WIDTH_MIN):
-        inner = [column for column in table.columns[1:-1] if column.width_max is not None]
+    while (limits := _limits(table, width)) is None:
+        inner = [index for index in _soft(table)[:-1] if index > 0]
         if not inner:
+            limits = _limits(table, width, at_worst=True)
             break
-        table = _without(table, table.columns.index(inner[0]))
-    *others, _ = [None] * len(table.columns)
-    return _cropped(table, [*others, max(room, _SHRUNK_WIDTH_MIN)])
+        table = _without(table, inner[0])
+    return _cropped(table, limits or [])
 
 
-def _room(table: _Table, width: int) -> int:
-    """Cells that are left for the last column."""
-    return width - sum(table.widths[:-1]) - len(_GAP) * (len(table.columns) - 1)
+def _joined(table: _Table) -> _Table:
+    titles = [column.title for column in table.columns]
+    for column in table.columns:
+        if column.joins in titles:
+            source, target = titles.index(column.title), titles.index(column.joins)
+            rows = [list(row) for row in table.rows]
+            for row in rows:
+                row[target] = row[target] or row[source]
+            table = _without(table._replace(rows=rows), source)
+            titles.remove(column.title)
+    return table
 
 
-def _missing(table: _Table, width: int) -> int:
-    """Cells by which the table is too wide, were its last column as narrow as can be."""
+def _soft(table: _Table) -> list[int]:
+    """The columns that may be cropped, the last one among them."""
+    last = len(table.columns) - 1
+    return [
+        index
+        for index, column in enumerate(table.columns)
+        if column.width_max is not None or index == last
+    ]
+
+
+def _wanted(table: _Table) -> int:
+    """Cells of a line, were the last column as narrow as can be."""
     *widths, last = table.widths
-    gaps = len(_GAP) * len(widths)
-    return sum(widths) + gaps + min(last, _LAST_WIDTH_MIN) - width
+    return sum(widths) + len(_GAP) * len(widths) + min(last, _LAST_WIDTH_MIN)
 
 
-def _shrunk(table: _Table, missing: int) -> list[int | None]:
-    """Widths that save as many cells, as far as there are columns that may be cropped."""
-    limits: list[int | None] = []
-    for column, width in zip(table.columns, table.widths, strict=True):
-        room = max(0, width - _SHRUNK_WIDTH_MIN) if column.width_max is not None else 0
-        saved = min(room, max(0, missing))
-        missing -= saved
-        limits.append(width - saved if saved else None)
-    return limits
+def _limits(table: _Table, width: int, *, at_worst: bool = False) -> list[int | None] | None:
+    """Widths with which a line fits: the widest are cropped first, so that none has to give more
+    than others. None where some would have to be too narrow, but `at_worst`."""
+    widths, soft = table.widths, _soft(table)
+    hard = sum(cells for index, cells in enumerate(widths) if index not in soft)
+    room = width - hard - len(_GAP) * (len(widths) - 1)
+    last = soft[-1]
+    wanted = {index: widths[index] for index in soft}
+    wanted[last] = min(widths[last], _LAST_WIDTH_MIN)
+    level = max(wanted.values())
+    while sum(min(cells, level) for cells in wanted.values()) > room and level > _SHRUNK_WIDTH_MIN:
+        level -= 1
+    given = {index: min(cells, level) for index, cells in wanted.items()}
+    left = room - (sum(given.values()) - given[last])
+    if left < given[last] and not at_worst:
+        return None
+    given[last] = max(left, given[last])
+    return [given.get(index) for index in range(len(widths))]
 
 
 def _cropped(table: _Table, limits: Sequence[int | None]) -> _Table:

@@ -56,7 +56,7 @@ LIST_COLUMNS = (
     Column("AGE", right=True, expendable=1),
     Column("TIME", right=True),
     Column("RUN", width_max=20),
-    Column("PROGRESS", width_max=26),
+    Column("PROGRESS", width_max=26, joins="REASON"),
     Column("POLICY", expendable=3),
     Column("REASON", width_max=26),
     Column("WARNING", width_max=26),

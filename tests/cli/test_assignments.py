@@ -7,6 +7,7 @@ from datetime import timedelta
 from stado.core.runtimes import no_run_time_text
 from stado.jobs.assignments import Assigner, read_assignments
 from tests.cli.conftest import Program, World, report
+from tests.cli.terminal import Terminal
 
 
 def submit(stado: Program, run_id: str, *options: str) -> str:
@@ -50,6 +51,17 @@ def test_what_is_assigned_and_what_is_left_to_all(stado: Program, world: World) 
     last = told["groups_skipped"][1]
     assert last["example"] == plain
     assert last["text"] == no_run_time_text("any host that could run it")
+
+
+def test_on_a_terminal_the_titles_of_its_tables_are_bold(
+    stado: Program, environment: dict[str, str], world: World
+) -> None:
+    submit(stado, "bert", "--model", "bert")
+    Assigner(world.repo, by="coordinator@box:1").turn()
+    terminal = Terminal("coordinator", "assignments", environment=environment)
+    assert terminal.end() == 0
+    assert "\x1b[1mJOBS" in terminal.raw
+    assert "[1m" not in terminal.text
 
 
 def test_what_nobody_goes_by_any_more_is_told_so(stado: Program, world: World) -> None:

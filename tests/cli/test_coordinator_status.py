@@ -13,6 +13,7 @@ from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
 from stado_coordinator.coordinator import Coordinator
 from tests.cli.conftest import Program, World
+from tests.cli.terminal import Terminal
 
 
 def over(world: World, store: Store) -> Repository:
@@ -70,6 +71,16 @@ def test_a_pass_that_fails_is_told_with_why(stado: Program, world: World) -> Non
     shown = stado.ok("coordinator", "status")
     assert "queue/: the store says no" in shown
     assert "3h ago" in shown
+
+
+def test_on_a_terminal_the_title_of_its_table_is_bold(
+    environment: dict[str, str], world: World
+) -> None:
+    lead(world, passes=[PassNote(name="repair", at=world.repo.now())])
+    terminal = Terminal("coordinator", "status", environment=environment)
+    assert terminal.end() == 0
+    assert "\x1b[1mPASS" in terminal.raw
+    assert "[1m" not in terminal.text
 
 
 def test_none_that_acts_is_1(stado: Program, world: World) -> None:

@@ -107,6 +107,13 @@ def test_amounts_of_a_job_are_named_as_those_of_a_host(stado: Program) -> None:
     assert "--memory-gb GIB " in shown
 
 
+def test_the_list_of_commands_has_no_examples(stado: Program) -> None:
+    told = stado.ok("--help")
+    assert "List the agents, or show one: what it has free" in told
+    assert "stado hosts drain" not in told
+    assert "stado profiles check" not in told
+
+
 def test_no_command_at_all_shows_the_help_and_is_a_usage_error(stado: Program) -> None:
     result = stado()
     assert result.exit_code == 2

@@ -69,6 +69,34 @@ def test_a_list_of_trainings_does_without_what_matters_least(width: int, gone: s
     assert shown[0].split() == [title for title in told if title not in gone.split()]
 
 
+def test_what_a_job_does_and_why_it_waits_share_a_column_where_there_is_little_room() -> None:
+    titles = ("JOB", "STATUS", "STEPS", "TIME", "RUN", "PROGRESS", "REASON", "COMMAND")
+    columns = [column for column in LIST_COLUMNS if column.title in titles]
+    rows = [
+        ["zrkkdinkwecgqhno", "running", "0/1", "25s", "a", "29%: round 116 of 400", "", "x" * 30],
+        ["zrkkbkztyhgqqnwr", "queued", "", "17s", "b", "", "no_eligible_worker", "y" * 30],
+        ["zrkkbkztcvbvseqf", "running", "", "99s", "c", "45%", "silent 40s", "z" * 30],
+    ]
+    assert "PROGRESS" in table_lines(columns, rows, width=140, colour=False)[0]
+    title, *shown = table_lines(columns, rows, width=80, colour=False)
+    assert title.split() == [name for name in titles if name != "PROGRESS"]
+    assert ["29%: roun" in shown[0], "no_eligibl" in shown[1], "silent 40s" in shown[2]] == [
+        True
+    ] * 3
+    assert max(map(cell_width, [title, *shown])) <= 80
+
+
+@pytest.mark.parametrize(("width", "cells"), [(82, [20, 20]), (60, [12, 12]), (50, [9, 9])])
+def test_of_two_columns_none_has_to_give_more_than_the_other(width: int, cells: list[int]) -> None:
+    columns = [Column("ID"), Column("RUN", width_max=20), Column("WHY", width_max=26), Column("X")]
+    row = ["i" * 16, "r" * 30, "w" * 20, "x" * 90]
+    _, shown = table_lines(columns, [row], width=width, colour=False)
+    _, run, why, last = shown.split()
+    assert [len(run), len(why)] == cells
+    assert len(shown) == width
+    assert len(last) >= len(why)
+
+
 def test_wide_and_combining_characters_stay_aligned() -> None:
     """A character of two cells, and one of none."""
     rows = [["漢字", "x"], ["e\u0301te\u0301", "x"], ["abcd", "x"]]

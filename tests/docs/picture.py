@@ -104,13 +104,15 @@ def _texts(line: Sequence[Cell], baseline: float) -> Iterator[str]:
         if text:
             x, length = _MARGIN + begin * _CELL_WIDTH, len(text) * _CELL_WIDTH
             yield (
-                f'<text class="{_classes(look)}" x="{x:g}" y="{baseline:g}" '
+                f'<text {_attributes(look)} x="{x:g}" y="{baseline:g}" '
                 f'textLength="{length:g}">{escape(text)}</text>'
             )
 
 
-def _classes(look: Look) -> str:
+def _attributes(look: Look) -> str:
+    if isinstance(look.colour, str):
+        return f'style="fill: {look.colour}"'
     names = ["t" if look.colour is None else f"c{look.colour}"]
     names += ["b"] if look.bold else []
     names += ["d"] if look.dim else []
-    return " ".join(names)
+    return f'class="{" ".join(names)}"'

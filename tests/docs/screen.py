@@ -24,9 +24,9 @@ class UnknownCode(Exception):
 
 
 class Look(NamedTuple):
-    """`colour`: 0 to 15, of a terminal's palette; None: that of all text."""
+    """`colour`: 0 to 15, of a terminal's palette, or `#rrggbb`; None: that of all text."""
 
-    colour: int | None = None
+    colour: int | str | None = None
     bold: bool = False
     dim: bool = False
 
@@ -141,8 +141,12 @@ class Screen:
             self._lines[row] = self._lines[row][:kept]
 
     def _take_looks(self, codes: list[int]) -> None:
-        for code in codes:
-            if code == 0:
+        while codes:
+            code, *codes = codes
+            if code == 38:
+                colour, codes = _named_colour(codes)
+                self._look = self._look._replace(colour=colour)
+            elif code == 0:
                 self._look = Look()
             elif code in (1, 2):
                 self._look = self._look._replace(**{"bold" if code == 1 else "dim": True})
@@ -155,6 +159,22 @@ class Screen:
                 self._look = self._look._replace(colour=None)
             else:
                 raise UnknownCode(f"look {code}")
+
+
+def _named_colour(codes: list[int]) -> tuple[int | str, list[int]]:
+    """Of 256, or of all: what follows `38`; and what follows that."""
+    kind, *codes = codes
+    if kind == 2:
+        return "#{:02x}{:02x}{:02x}".format(*codes[:3]), codes[3:]
+    number, *codes = codes
+    if kind != 5:
+        raise UnknownCode(f"look 38;{kind}")
+    if number < 16:
+        return number, codes
+    if number >= 232:
+        return "#" + f"{8 + 10 * (number - 232):02x}" * 3, codes
+    steps = [(number - 16) // size % 6 for size in (36, 6, 1)]
+    return "#" + "".join(f"{55 + 40 * step if step else 0:02x}" for step in steps), codes
 
 
 def _without_end(line: list[Cell]) -> list[Cell]:
