@@ -288,10 +288,12 @@ def test_a_relative_store_and_relative_files_count_from_any_folder(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(host.home)
-    host.ok("coordinator", "install", "--user", "--store", "queue", "--channels", "channels.toml")
+    files = ("--channels", "channels.toml", "--prices", "prices.toml")
+    host.ok("coordinator", "install", "--user", "--store", "queue", *files)
     text = (host.unit.parent / "stado-coordinator.service").read_text()
     assert f"--store {host.home}/queue" in text
     assert f"--channels={host.home}/channels.toml" in text
+    assert f"--prices={host.home}/prices.toml" in text
 
 
 @pytest.mark.parametrize(
