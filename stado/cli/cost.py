@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stado.core.costs import Catalog
     from stado.jobs.costs import Seen
 
-_SINCE_DEFAULT = timedelta(days=30)
 _LIMIT_DEFAULT = 20
 _LIMIT_MAX = 250
 _GROUPINGS = ("target", "model", "user", "group", "batch", "job", "schedule", "host", "day")
@@ -40,9 +39,7 @@ class _Asked:
 
     def begin(self, now: datetime) -> datetime:
         """From when on, by the clock of the store."""
-        if isinstance(self.since, datetime):
-            return max(self.since, now - options.AGO_MAX)
-        return now - (_SINCE_DEFAULT if self.since is None else self.since)
+        return options.moment_meant(self.since, now)
 
     def catalog(self) -> Catalog:
         """Raises `Refused` for a file of prices that cannot be meant."""
@@ -118,7 +115,7 @@ def report(*, by: str, limit: int, asked: _Asked, as_json: bool) -> None:
     """Show what jobs cost: the time that their commands ran, times the price of what they ran on.
 
     A JOB is what each completed job cost, failed and lost attempts included. What has no price is
-    told beside, and is in no sum.
+    told beside, and is in no sum. What jobs asked of a bucket is STORE, and not in COST.
 
     \b
       stado cost report
@@ -150,7 +147,7 @@ def estimate(*, file: str, model: str, asked: _Asked, as_json: bool) -> None:
     \b
       stado cost estimate commands.txt --model resnet
     """
-    from stado.cli import cost_views
+    from stado.cli import cost_advice
     from stado.cli.which_jobs import read_batch_file
     from stado.core.costs import estimates_for, observed
     from stado.core.spec import parse_batch
@@ -158,7 +155,7 @@ def estimate(*, file: str, model: str, asked: _Asked, as_json: bool) -> None:
     jobs = len(parse_batch(read_batch_file(file), file))
     seen, catalog = asked.see()
     found = estimates_for(observed(seen.ended, catalog), model=model, jobs=jobs)
-    cost_views.estimates(found, seen, catalog, model=model, jobs=jobs).show(as_json=as_json)
+    cost_advice.estimates(found, seen, catalog, model=model, jobs=jobs).show(as_json=as_json)
 
 
 @click.command()
@@ -190,7 +187,7 @@ def forecast(*, asked: _Asked, as_json: bool) -> None:
     What it has cost so far, and for each day that is left the mean of the last seven whole days, in
     UTC. Nothing else is assumed.
     """
-    from stado.cli import cost_views
+    from stado.cli import cost_advice
     from stado.jobs.costs import see_month
 
     if asked.since is not None:
@@ -198,7 +195,7 @@ def forecast(*, asked: _Asked, as_json: bool) -> None:
     catalog = asked.catalog()
     with opened_repository(asked.target) as repo:
         seen, told = see_month(repo, catalog, user=asked.user)
-    cost_views.forecast(told, seen, catalog).show(as_json=as_json)
+    cost_advice.forecast(told, seen, catalog).show(as_json=as_json)
 
 
 @click.command()
@@ -209,12 +206,12 @@ def anomalies(*, limit: int, asked: _Asked, as_json: bool) -> None:
 
     With all of their attempts, of models of which at least five jobs completed there.
     """
-    from stado.cli import cost_views
+    from stado.cli import cost_advice
     from stado.core import costs
 
     seen, catalog = asked.see()
     found = costs.anomalies(seen.ended, catalog)
-    cost_views.anomalies(found, seen, catalog, limit=limit).show(as_json=as_json)
+    cost_advice.anomalies(found, seen, catalog, limit=limit).show(as_json=as_json)
 
 
 @click.command()
@@ -226,9 +223,9 @@ def savings(*, limit: int, asked: _Asked, as_json: bool) -> None:
     By the median cost of a job there, of targets on which at least three jobs of the model
     completed.
     """
-    from stado.cli import cost_views
+    from stado.cli import cost_advice
     from stado.core import costs
 
     seen, catalog = asked.see()
     found = costs.savings(seen.ended, catalog)
-    cost_views.savings(found, seen, catalog, limit=limit).show(as_json=as_json)
+    cost_advice.savings(found, seen, catalog, limit=limit).show(as_json=as_json)

@@ -28,6 +28,8 @@ _VARIABLES_OF_FILE = f"{__name__}.variables_file"
 AGO_MAX = timedelta(days=3660)
 """The longest time that people look back."""
 
+_SINCE_DEFAULT = timedelta(days=30)
+
 _AGO = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _SECRET_REFERENCE = re.compile(r"[^#\s]+#[^#\s]+")
 _INSTANT = re.compile(
@@ -117,6 +119,14 @@ def moment(
             ctx,
             param,
         ) from None
+
+
+def moment_meant(since: timedelta | datetime | None, now: datetime) -> datetime:
+    """From when on, by the clock of the store: no earlier than what is the longest, and 30 days ago
+    where nobody said."""
+    if isinstance(since, datetime):
+        return max(since, now - AGO_MAX)
+    return now - (_SINCE_DEFAULT if since is None else since)
 
 
 def price_or_default(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -10,7 +10,6 @@ from stado.cli import options
 from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
-_SINCE_DEFAULT = timedelta(days=30)
 _LIMIT_DEFAULT = 20
 _LIMIT_MAX = 250
 
@@ -69,9 +68,8 @@ def usage(
         raise click.UsageError("--org counts everybody, and --user one: state one of them.")
     whose = None if org else user_name() if user is None else user
     with opened_repository(target) as repo:
-        question = Question(
-            since=_begin(repo.now(), since), by=by or ("user" if org else "job"), user=whose
-        )
+        begin = options.moment_meant(since, repo.now())
+        question = Question(since=begin, by=by or ("user" if org else "job"), user=whose)
         report = report_usage(repo, question)
     if as_json:
         render.print_json(usage_views.usage_fields(question, report, limit=limit))
@@ -85,10 +83,3 @@ def usage(
         render.print_styled(line)
     for note in usage_views.notes(question, report, limit=limit, by_default=since is None):
         render.tell(note)
-
-
-def _begin(now: datetime, since: timedelta | datetime | None) -> datetime:
-    """By the clock of the store; no earlier than what is the longest."""
-    if isinstance(since, datetime):
-        return max(since, now - options.AGO_MAX)
-    return now - (_SINCE_DEFAULT if since is None else since)

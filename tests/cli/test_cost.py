@@ -178,6 +178,16 @@ def test_who_bears_what_and_which_hosts_idle(stado: Program, world: World) -> No
     assert lines[-1].split() == ["local@lab", "$4", "$96.00", "$80.00"]
 
 
+def test_hosts_are_looked_at_for_a_day_whatever_time_is_asked_for(
+    stado: Program, world: World
+) -> None:
+    """R225"""
+    note(world, 0, hours=6.0, days_ago=0.25, **PRICE)
+    report(world, "local@lab", price_per_hour=4.0)
+    told = stado.json("cost", "allocation", "--since", "1h")
+    assert (told["users"], told["hosts"][0]["idle_usd"]) == ([], 84.0)
+
+
 def test_what_stands_out_and_what_would_save(stado: Program, world: World) -> None:
     """R225"""
     for number in range(6):
