@@ -21,11 +21,12 @@ from stado.core.host_labels import labels_over
 from stado.core.liveness import Vigil
 from stado.core.order import ReadyEntry, entry_name
 from stado.core.quotas import ScopeKind, asks_for_too_much
-from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport
+from stado.core.records import Capacity, Hindrance, JobClaim, JobEnd, JobReport, Record
 from stado.core.settings import DeploymentSettings
 from stado.core.states import Reason, State, Verdict
 from stado.core.yields import Running
 from stado.errors import ChannelClosed, EngineFailed, StoreError, Unreadable
+from stado.jobs.budgets import is_held
 from stado.jobs.capacity import write_capacity
 from stado.jobs.claim import Claimant
 from stado.jobs.expiry import expire_entry
@@ -641,11 +642,14 @@ class Agent:
             return False
         place = self._this_host.place_for(entry.needs, self._offer())
         settings = self._rules.settings or DeploymentSettings()
-        if not place.is_for(queued.value.spec) or not is_open_for(
-            self._repo, queued.value, settings
-        ):
+        if not place.is_for(queued.value.spec) or self._has_to_wait(queued.value, settings):
             return False
         return has_slots(self._repo, queued.value, settings)
+
+    def _has_to_wait(self, record: Record, settings: DeploymentSettings) -> bool:
+        """For a window, or until a budget begins anew."""
+        is_open = is_open_for(self._repo, record, settings)
+        return not is_open or is_held(self._repo, record, self._held_back.holds)
 
     def _running(self) -> list[Running]:
         """Jobs that supervisors have here, with what it would cost to put them back."""

@@ -32,14 +32,24 @@ class BudgetGone(StadoError):
         self.subject = subject
 
 
+def is_held(repo: Repository, record: Record, holds: Sequence[Hold]) -> bool:
+    """Whether a budget is spent that this job falls under, on the store's clock. No request."""
+    return _hold_of(repo, record, holds) is not None
+
+
 def check_budgets(repo: Repository, record: Record, holds: Sequence[Hold]) -> None:
     """Raises `BudgetGone`. No request."""
-    now = repo.now() if holds else None
-    for hold in holds:
-        if now is not None and hold.holds(record.spec, record.submitter, now):
-            raise BudgetGone(
-                hold, record.submitter if hold.kind is ScopeKind.USER else hold.subject
-            )
+    hold = _hold_of(repo, record, holds)
+    if hold is not None:
+        of_user = hold.kind is ScopeKind.USER
+        raise BudgetGone(hold, record.submitter if of_user else hold.subject)
+
+
+def _hold_of(repo: Repository, record: Record, holds: Sequence[Hold]) -> Hold | None:
+    if not holds:
+        return None
+    now, user = repo.now(), record.submitter
+    return next((one for one in holds if one.holds(record.spec, user, now)), None)
 
 
 def read_budgets(repo: Repository) -> Spending | None:

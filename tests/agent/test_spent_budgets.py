@@ -94,3 +94,17 @@ def test_jobs_of_others_pass_those_that_wait_for_a_budget(tmp_path: Path) -> Non
     (other,) = host.submit("true")
     host.step_until_at_rest(other)
     assert queued(host, waiting)
+
+
+def test_no_room_is_made_for_a_job_whose_budget_is_spent(tmp_path: Path) -> None:
+    """R302: nothing yields for what could not start then, though its name does not say whose it
+    is."""
+    host = host_of(tmp_path, "user.ada:100gpuh/month")
+    host.script(0.4 * HOUR)
+    (running,) = host.submit("true", cpu=8, yieldable=True, max_yields=2)
+    host.step_to_start()
+    change_setting(host.world.repo, "budgets.rules", ["user.ada:2gpuh/month"], by="operator")
+    host.step_for(150)
+    host.submit("true", cpu=8, priority=9)
+    host.step_until_at_rest(running)
+    assert host.world.record(State.COMPLETED, running).epoch == 1

@@ -25,6 +25,7 @@ WINDOWS = "tests/jobs/test_window_sight.py"
 BUDGETS = "tests/jobs/test_budgets.py"
 CARDS = "tests/agent/test_shared_limits.py"
 AGENTS = "tests/agent/test_windows.py"
+SPENT = "tests/agent/test_spent_budgets.py"
 
 Failed = pytest.fail.Exception
 
@@ -137,6 +138,12 @@ MUTANTS = (
         replaced(claim, "check_budgets", lambda *_: None),
         {"whose": "all"},
         fails_with=Failed,
+    ),
+    Mutant(
+        "room is made whatever is spent",
+        "No job yields for one that could not start then.",
+        f"{SPENT}::test_no_room_is_made_for_a_job_whose_budget_is_spent",
+        replaced(agent, "is_held", lambda *_: False),
     ),
     Mutant(
         "a budget never begins anew",
