@@ -14,6 +14,8 @@ from stado.config_file import CONTEXTS, ConfigFile
 from stado.errors import Refused
 from stado.settings import Origin, OriginKind, Settings, variable_of
 
+_BUCKETS = ("s3://", "gs://")
+
 
 class Statement(NamedTuple):
     """A setting, and where it stands."""
@@ -78,6 +80,22 @@ def choose(options: Settings, environment: Settings, file: ConfigFile) -> Choice
             for statement in place.statements().values()
         ],
     )
+
+
+def idle_endpoint_text(choice: Choice) -> str | None:
+    """Of the server of a bucket that the environment states, and that is not the one of the bucket
+    that was chosen: requests go to another server, and people have to know. None: all is well."""
+    store = choice.settings.store or ""
+    if not store.startswith(_BUCKETS) or choice.settings.endpoint is not None:
+        return None
+    for one in choice.unused:
+        if one.key == "endpoint" and one.origin.kind is OriginKind.ENVIRONMENT:
+            return (
+                f"{one.origin} is not used: the store {store} is not named by "
+                f"{variable_of('store')}, and only that goes with it; --endpoint says it for this "
+                "one"
+            )
+    return None
 
 
 def _places(options: Settings, environment: Settings, file: ConfigFile) -> Iterator[_Place]:

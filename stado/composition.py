@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from stado.choice import Choice, choose
+from stado.choice import Choice, choose, idle_endpoint_text
 from stado.config_file import ConfigFile, read_config
 from stado.errors import Refused
 from stado.settings import CONFIG_VARIABLE, Settings, config_path, from_environment, store_of
@@ -92,9 +92,19 @@ def live_machine() -> Machine:
     return Machine(LiveClock(), LiveEntropy(), LiveTasks())
 
 
-def read_settings(options: Settings, environment: Mapping[str, str], home: Path) -> Settings:
-    """Which store counts. Raises `Refused` for a broken file, and a context that is not there."""
-    return read_choice(options, environment, home).settings
+def read_settings(
+    options: Settings,
+    environment: Mapping[str, str],
+    home: Path,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Settings:
+    """Which store counts; `tell` gets what is stated in vain, where that leads to another server.
+    Raises `Refused` for a broken file, and a context that is not there."""
+    choice = read_choice(options, environment, home)
+    text = idle_endpoint_text(choice)
+    if text is not None:
+        tell(text)
+    return choice.settings
 
 
 def read_choice(options: Settings, environment: Mapping[str, str], home: Path) -> Choice:

@@ -39,6 +39,8 @@ from stado_agent.secrets import SecretSettings, secret_settings
 from stado_agent.this_host import WhatItIs
 from stado_agent.workspace import HostFolder
 
+log = logging.getLogger("stado_agent.main")
+
 _KIND = "local"
 _NO_ENGINE = "none"
 _MIB = 1024**2
@@ -163,7 +165,12 @@ def run(*, target: Target, **options: Any) -> None:
     """
     log_to_stderr()
     signal.signal(signal.SIGQUIT, _exit_now)
-    settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
+    settings = read_settings(
+        Settings(*target),
+        os.environ,
+        Path(os.path.expanduser("~")),
+        lambda text: log.warning("event=endpoint_not_used why=%r", text),
+    )
     hardware = LiveHardware()
     stated = _Options(**options)
     agent_settings = AgentSettings(

@@ -65,7 +65,12 @@ def run(*, target: Target, channel_file: str | None, prices: str | None, once: b
       stado coordinator run --once                     # from cron
     """
     log_to_stderr()
-    settings = read_settings(Settings(*target), os.environ, Path(os.path.expanduser("~")))
+    settings = read_settings(
+        Settings(*target),
+        os.environ,
+        Path(os.path.expanduser("~")),
+        lambda text: log.warning("event=endpoint_not_used why=%r", text),
+    )
     machine = live_machine()
     trouble = logged_trouble(machine)
     messenger, catalog = _messenger(channel_file), read_catalog(prices)

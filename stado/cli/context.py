@@ -101,26 +101,15 @@ def read_settings(target: Target) -> Settings:
 
 
 def _tell_idle_endpoint(choice: Choice) -> None:
-    """Once a command: somebody who exports the server of a bucket, and names the bucket elsewhere,
-    is not to be led to another server without a word."""
-    from stado.settings import OriginKind
+    """Once a command."""
+    from stado.choice import idle_endpoint_text
+    from stado.cli.render import tell
 
-    settings = choice.settings
-    in_bucket = (settings.store or "").startswith(("s3://", "gs://"))
-    if not in_bucket or settings.endpoint is not None:
-        return
-    context = click.get_current_context(silent=True)
+    text, context = idle_endpoint_text(choice), click.get_current_context(silent=True)
     told = {} if context is None else context.meta
-    for one in choice.unused:
-        if one.key == "endpoint" and one.origin.kind is OriginKind.ENVIRONMENT:
-            if not told.setdefault(_ENDPOINT_TOLD, False):
-                from stado.cli.render import tell
-
-                tell(
-                    f"note: {one.origin} is not used: the store {settings.store} is not named by "
-                    "STADO_STORE, and only that goes with it; --endpoint says it for this one"
-                )
-            told[_ENDPOINT_TOLD] = True
+    if text is not None and not told.get(_ENDPOINT_TOLD):
+        told[_ENDPOINT_TOLD] = True
+        tell(f"note: {text}")
 
 
 def read_choice(target: Target) -> Choice:

@@ -211,8 +211,10 @@ class _Output:
 
 
 def _rest_of_it(record: Record, *, log_found: bool) -> str:
+    if not log_found and record.state.at_rest:
+        return "; there is no log"
     if not log_found:
-        return "; there is no log" + ("" if record.state.at_rest else " yet")
+        return "; there is no log yet: --follow waits for it"
     return "; --follow goes on printing" if record.state is State.RUNNING else ""
 
 

@@ -161,6 +161,25 @@ def test_who_settles_a_lease_later_finishes_what_a_dead_launcher_began(
     assert run.value.complete
 
 
+def test_who_settles_sooner_leaves_a_step_to_its_launcher(world: World) -> None:
+    """Who may be slow, and write its job at any moment."""
+    root = submitted(world)
+    end(world.repo, world.start())
+    stored = world.repo.find_run(f"{root}.1")
+    (queued, entry) = (*world.store.list("queue/"), *world.store.list(keys.READY))
+    assert stored is not None
+    world.store.replace(
+        keys.run(f"{root}.1"), stored.value.evolve(complete=False).encode(), stored.version
+    )
+    for one in (queued, entry):
+        world.store.delete(one.key, None)
+    settle(world.repo, root, 1)
+    assert world.names("queue/") == []
+    world.clock.sleep(LEASE + 1)
+    settle(world.repo, root, 1)
+    assert len(world.names("queue/")) == 1
+
+
 def test_who_settles_a_lease_later_queues_no_step_again_that_has_begun(world: World) -> None:
     """Its launcher died once the job was queued; the job was claimed, and runs."""
     root = submitted(world)
