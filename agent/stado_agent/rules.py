@@ -43,24 +43,28 @@ class Rules:
         if now < self._due_at:
             return
         try:
-            self.settings = read_settings(self._repo)
+            settings = read_settings(self._repo)
+            budgets = self._spent_of(settings)
         except (StoreError, Unreadable) as error:
             self._due_at = now + _TRY_AGAIN_SECONDS
             self._note_failure(error)
         else:
             self._due_at = now + WORKERS_LOOK_SECONDS
             self._ailing, self.hindrance = False, None
-            self._look_at_budgets(self.settings)
+            self.settings, self.budgets = settings, budgets
 
-    def _look_at_budgets(self, settings: DeploymentSettings) -> None:
-        """What is not heard now changes nothing: what was read last is a lower bound."""
+    def _spent_of(self, settings: DeploymentSettings) -> Spending | None:
+        """What is not heard changes nothing: what was read last is a lower bound. Before the first
+        time it is unknown, which is not nothing: then it raises `StoreError`."""
         if not settings.budgets.rules:
-            self.budgets = None
-            return
+            return None
         try:
-            self.budgets = read_budgets(self._repo) or self.budgets
+            return read_budgets(self._repo) or self.budgets
         except StoreError as error:
+            if self.settings is None:
+                raise
             log.warning("event=budgets_unknown error=%r", str(error))
+            return self.budgets
 
     def _note_failure(self, error: Exception) -> None:
         """One line an outage."""

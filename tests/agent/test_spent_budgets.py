@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from stado.core import keys
 from stado.core.costs import NO_CATALOG
 from stado.core.states import State
 from stado.core.usage import Use, use_key
+from stado.errors import Denied
 from stado.jobs.budget_keeping import BudgetKeeping
 from stado.jobs.settings import change_setting
 from stado.storage.observe import Operation
+from stado_agent.rules import Rules
 from tests.agent.test_agent import Host
 from tests.agent.test_windows import is_queued
+from tests.jobs.actors import GuardedStore
 
 HOUR = 3600.0
 
@@ -94,6 +98,42 @@ def test_jobs_of_others_pass_those_that_wait_for_a_budget(tmp_path: Path) -> Non
     (other,) = host.submit("true")
     host.step_until_at_rest(other)
     assert queued(host, waiting)
+
+
+def test_who_cannot_be_told_what_is_spent_goes_by_what_was(tmp_path: Path) -> None:
+    """R302: unreachable is not unspent; an agent that has never heard it claims nothing."""
+    host = host_of(tmp_path, "all:2gpuh/month")
+    denied: list[str] = []
+
+    def deny(_: Operation, key: str) -> None:
+        if key == keys.BUDGETS and denied:
+            raise Denied(key, "not allowed")
+
+    rules = Rules(
+        host.world.repo_over(GuardedStore(host.world.store, before=deny)), now=host.clock.now
+    )
+    rules.refresh_when_due()
+    known = rules.budgets
+    assert known is not None
+    denied.append("")
+    host.clock.sleep(121)
+    change_setting(host.world.repo, "quotas.running_jobs", 3, by="operator")
+    rules.refresh_when_due()
+    assert rules.budgets is known
+    assert rules.settings is not None
+    assert rules.settings.quotas.running_jobs == 3
+    new = Rules(
+        host.world.repo_over(GuardedStore(host.world.store, before=deny)), now=host.clock.now
+    )
+    new.refresh_when_due()
+    assert new.settings is None
+    assert new.hindrance is not None
+    assert keys.BUDGETS in new.hindrance.detail
+    denied.clear()
+    host.clock.sleep(11)
+    new.refresh_when_due()
+    assert new.hindrance is None
+    assert new.budgets is not None
 
 
 def test_no_room_is_made_for_a_job_whose_budget_is_spent(tmp_path: Path) -> None:
