@@ -22,7 +22,8 @@ from stado.core.ledger import (
     encode_segment,
     segment_of,
 )
-from stado.core.records import Ending, Ran
+from stado.core.records import Ending, Ran, StoreRequests
+from stado.core.spec import Spec
 from stado.core.states import Verdict
 from stado.core.usage import Use, use_key, use_name, use_of
 from stado.errors import Conflict, Refused, Unavailable, Unreadable
@@ -434,17 +435,24 @@ def test_an_epoch_that_two_segments_have_counts_once(world: World) -> None:
 # --- made anew ----------------------------------------------------------------------------
 
 
-def ended_jobs(world: World, count: int) -> list[Use]:
+def ended_jobs(
+    world: World, count: int, spec: Spec | None = None, asked: StoreRequests | None = None
+) -> list[Use]:
     uses = []
     for _ in range(count):
-        job = world.submit()
+        job = world.submit(spec=spec)
         claimed = world.start()
         began_at = world.clock.now()
         world.clock.sleep(30)
         now = world.clock.now()
         span = Ran(began_at=began_at, ended_at=now)
         ending = Ending(
-            verdict=Verdict.COMPLETED, started_at=began_at, ended_at=now, ran=span, by="alice"
+            verdict=Verdict.COMPLETED,
+            started_at=began_at,
+            ended_at=now,
+            ran=span,
+            by="alice",
+            requests=asked,
         )
         cell, _ = give_verdict(world.repo, claimed.record, ending)
         settle(world.repo, job, 1)
@@ -452,6 +460,21 @@ def ended_jobs(world: World, count: int) -> list[Use]:
         assert use is not None
         uses.append(use)
     return uses
+
+
+def test_what_no_name_had_room_for_is_found_in_the_verdict(world: World) -> None:
+    """R260: of what was asked of the store, where words are very long."""
+    most = 10**13 - 1
+    asked = StoreRequests(dear=most, cheap=most, received_bytes=most, sent_bytes=most)
+    (use,) = ended_jobs(world, 1, Spec(command="", model="m" * 88), asked)
+    assert use.dear == most
+    compaction(world.repo).turns(60)
+    world.clock.sleep(40 * LEASE)
+    compaction(world.repo).turns(60)
+    (told,) = counted(world)
+    assert (told.model, told.is_metered) == (use.model, False)
+    Rebuild(world.repo, by="ada").run()
+    assert counted(world) == [use]
 
 
 def test_it_is_made_anew_from_the_verdicts(world: World) -> None:
