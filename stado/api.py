@@ -24,6 +24,7 @@ from stado.core.arrays import Array, make_array, parse_array
 from stado.core.envelope import with_cards
 from stado.core.profiles import merged
 from stado.core.records import LINE_MAX, Record
+from stado.core.retention import Leftover
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.stated import stated_fields
 from stado.core.states import State
@@ -39,6 +40,7 @@ from stado.errors import (
 )
 from stado.jobs.changes import cancel, pause, resume
 from stado.jobs.downloads import download
+from stado.jobs.expired import check_there, told_expired
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import JobLog, LogPiece
@@ -192,9 +194,11 @@ class Job:
         """The lines that the job has printed, over all of its epochs; `tail`: the last so many.
         `follow`: goes on until the job has ended, through its pauses.
 
-        Where bytes were dropped and where an epoch begins, a line says so: `[stado: …]`."""
+        Where bytes were dropped and where an epoch begins, a line says so: `[stado: …]`. Raises
+        `Refused` (`log_expired`) for a log that the deployment does not keep any more."""
         repo = _repository(self.settings)
         record = present_record(repo, self.id)
+        check_there(repo, record, Leftover.LOG)
         whole = JobLog(repo, self.id, up_to_epoch=record.epoch, lines=tail)
         return _lines(self._pieces(repo, JobSight(repo, record), whole, follow=follow))
 
@@ -237,12 +241,14 @@ class Job:
     def outputs(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Downloads what the job left, its log (`log.txt`) and manifest too, into a folder that is
         new, empty, or holds a download of this job; the paths of its own files. Each is checked by
-        size and SHA-256. Raises `Refused` for a folder that holds anything else."""
+        size and SHA-256. Raises `Refused` for a folder that holds anything else, and
+        (`outputs_expired`) for what the deployment does not keep any more."""
         repo, target = _repository(self.settings), Path(folder)
         record = present_record(repo, self.id)
-        downloaded = download(
-            repo, job_id=self.id, epoch=record.epoch, folder=target, state=record.state
-        )
+        with told_expired(repo, record):
+            downloaded = download(
+                repo, job_id=self.id, epoch=record.epoch, folder=target, state=record.state
+            )
         return [target / file.path for file in downloaded.files]
 
     def _wait(self, repo: Repository, timeout: float | None) -> Record:

@@ -293,6 +293,15 @@ _SETTINGS = LazyGroup(
     },
 )
 
+_RETENTION = LazyGroup(
+    name="retention",
+    help="Let what ended jobs left go by age.",
+    lazy={
+        "show": LazyCommand("stado.cli.retention", "show", "Show the rules, and what they free."),
+        "run": LazyCommand("stado.cli.retention", "run", "List what goes; with --apply delete it."),
+    },
+)
+
 _AGENT = LazyGroup(
     name="agent",
     help="Make this machine a worker.",
@@ -386,6 +395,7 @@ _COMMANDS: Mapping[str, LazyCommand | click.Command] = {
     "context": _CONTEXT,
     "config": _CONFIG,
     "settings": _SETTINGS,
+    "retention": _RETENTION,
     "doctor": LazyCommand("stado.cli.doctor", "doctor", "Check the store and who works on it."),
     "completion": LazyCommand(
         "stado.cli.completion", "completion", "Let your shell complete what you type."

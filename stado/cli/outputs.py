@@ -11,6 +11,7 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.core.records import Checkpoint, Manifest, OutputFile, Record
+    from stado.errors import Refused
     from stado.jobs.repository import Repository
 
 _DIGEST_SHOWN = 12
@@ -21,21 +22,41 @@ _CHECKPOINTS_MAX = 100
 @click.argument("job", metavar="[ID]", required=False)
 @json_option
 @target_options
-def outputs(*, job: str | None, as_json: bool, target: Target) -> None:
+def outputs(*, job: str | None, as_json: bool, target: Target) -> int:
     """List what a job left: checkpoints, recordings and other files, with sizes and digests.
 
     ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
     """
-    from stado.cli import render
+    from stado.cli import exits, render
 
     with opened_repository(target) as repo:
         record = _record(repo, job, "stado outputs")
         manifest = _manifest(repo, record)
         checkpoints = _checkpoints(repo, record)
-        if as_json:
-            render.print_json(_fields(record, manifest, checkpoints))
-            return
+        expired = _expired(repo, record, checkpoints)
+    if expired is not None:
+        render.tell(f"stado: {expired.text}")
+    if as_json:
+        render.print_json(_fields(record, manifest, checkpoints))
+    else:
         _print(record, manifest, checkpoints)
+    return exits.OK if expired is None else exits.REFUSED
+
+
+def _expired(repo: Repository, record: Record, checkpoints: list[Checkpoint]) -> Refused | None:
+    """That files of it are not kept any more, where there is something else to show; raises it
+    where there is nothing."""
+    from stado.core.retention import Leftover
+    from stado.errors import Refused
+    from stado.jobs.expired import check_there
+
+    try:
+        check_there(repo, record, Leftover.OUTPUTS)
+    except Refused as error:
+        if not checkpoints:
+            raise
+        return error
+    return None
 
 
 @click.command()

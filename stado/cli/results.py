@@ -184,18 +184,20 @@ def _nothing(lacking: Sequence[Exception], wanted: Wanted) -> Exception:
 def _fetch(repo: Repository, job_id: str, folder: Path, wanted: Wanted) -> Fetched:
     from stado.errors import Refused
     from stado.jobs.downloads import download
+    from stado.jobs.expired import told_expired
     from stado.jobs.sight import present_record
 
     record = present_record(repo, job_id)
     try:
-        downloaded = download(
-            repo,
-            job_id=job_id,
-            epoch=record.epoch,
-            folder=folder,
-            state=record.state,
-            wanted=wanted,
-        )
+        with told_expired(repo, record):
+            downloaded = download(
+                repo,
+                job_id=job_id,
+                epoch=record.epoch,
+                folder=folder,
+                state=record.state,
+                wanted=wanted,
+            )
     except OSError as error:
         raise Refused(
             "results_folder_unusable",

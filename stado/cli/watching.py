@@ -17,8 +17,10 @@ from stado.cli.log_lines import LogLines
 from stado.cli.log_options import ALL_AS_IT_IS, LogView
 from stado.cli.outcomes import outcome_line
 from stado.cli.wait_reasons import WaitReasons
+from stado.core.retention import Leftover
 from stado.core.states import State
 from stado.errors import Unreadable
+from stado.jobs.expired import check_there
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
 from stado.jobs.logs import Gap
@@ -44,6 +46,7 @@ def print_log(
 ) -> None:
     """What there is now (of it the last `lines`), of all epochs."""
     record = present_record(repo, job_id)
+    check_there(repo, record, Leftover.LOG)
     since = view.begins_at(repo.now())
     log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines, since=since)
     printer = _Printer(log, view)
@@ -67,6 +70,7 @@ def follow_log(
     ):
         patience = Patience(repo.clock, meanwhile=f"job {job_id} goes on")
         first = patience.call(lambda: present_record(repo, job_id))
+        patience.call(lambda: check_there(repo, first, Leftover.LOG))
         sight = JobSight(repo, first)
         since = view.begins_at(patience.call(repo.now))
         log = patience.call(

@@ -54,6 +54,8 @@ _OUTPUT_MANIFEST = re.compile(r"status/([^/]+)/output/([1-9][0-9]{0,5})/manifest
 _ARTIFACT = re.compile(rf"([^@/]+)@{_EPOCH}\.json")
 _ARTIFACT_USE = re.compile(rf"([^@/]+)@{_EPOCH}")
 
+_EXPIRED = re.compile(rf"([a-z0-9-]+)\.{_EPOCH}(\.going)?")
+
 _PART = re.compile(rf"{_EPOCH}-{_EPOCH}\.[0-9]{{6,9}}")
 
 _POLICY_REVISION = re.compile(r"(.*)\.r([2-9]|[1-9][0-9]{1,5})")
@@ -190,6 +192,45 @@ def parse_cell(key: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2]) if match else None
 
 
+def taken_folder(parent_id: str) -> str:
+    """The submissions that take along what a job left."""
+    return f"index/taken/{parent_id}/"
+
+
+def taken(parent_id: str, run_id: str) -> str:
+    return f"{taken_folder(parent_id)}{component(run_id)}"
+
+
+def run_of_taken(key: str) -> str:
+    """The key of the run that such a name is of, if there is that run."""
+    return f"{RUNS}{key.rpartition('/')[2]}.json"
+
+
+def expired_folder(kind: str) -> str:
+    return f"expired/{kind}/"
+
+
+def expired_of(kind: str, job_id: str) -> str:
+    """The beginning of the names that a job has there, by epoch."""
+    return f"{expired_folder(kind)}{job_id}."
+
+
+def expired(kind: str, job_id: str, epoch: int) -> str:
+    """What a job left up to this epoch has gone."""
+    return f"{expired_of(kind, job_id)}{epoch:06d}"
+
+
+def expiring(kind: str, job_id: str, epoch: int) -> str:
+    """It is about to go."""
+    return f"{expired(kind, job_id, epoch)}.going"
+
+
+def parse_expired(key: str) -> tuple[str, int, bool] | None:
+    """(job id, epoch, whether all of it has gone) of either."""
+    match = _EXPIRED.fullmatch(key.rpartition("/")[2])
+    return (match[1], int(match[2]), match[3] is None) if match else None
+
+
 def asks(job_id: str, epoch: int) -> str:
     return f"status/{job_id}/asks/{epoch}.json"
 
@@ -254,6 +295,12 @@ def parse_log_segment(key: str) -> tuple[int, int] | None:
     """(epoch, offset) of a log segment's key."""
     match = re.fullmatch(rf"{_EPOCH}-([0-9]{{16}})", key.rpartition("/")[2])
     return (int(match[1]), int(match[2])) if match else None
+
+
+def epoch_of_log(key: str) -> int | None:
+    """Of whatever is in a job's folder of logs."""
+    match = re.match(rf"{_EPOCH}-", key.rpartition("/")[2])
+    return int(match[1]) if match else None
 
 
 def queue_mark(at_ms: int, *, paused: bool) -> str:

@@ -24,6 +24,7 @@ from stado.core.envelope import (
 )
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of, milliseconds
 from stado.core.notices import Rules
+from stado.core.retention import Leftover
 from stado.core.retries import RetryRule
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import (
@@ -1165,6 +1166,29 @@ class SaveRef(Part, frozen=True, kw_only=True):
     size: Count
     """Bytes of its files."""
     meta: CheckpointMeta | None = None
+
+
+class Expired(Document, frozen=True, kw_only=True):
+    """`expired/<kind>/<id>.<n>`: what epochs up to n of a job left of this kind has gone for its
+    age; the same with `.going` behind it: it is about to."""
+
+    job_id: str
+    epoch: Epoch
+    kind: Leftover
+    at: Instant
+    by: Line
+    rule: Line
+    """`retention.logs 90d`"""
+    gone: bool
+    left: bool = True
+    """Whether there was anything."""
+    objects: Count = 0
+    """How many were found and deleted; of what was interrupted the last part."""
+    bytes: Count = 0
+
+    def own_key(self) -> str:
+        key = keys.expired if self.gone else keys.expiring
+        return key(self.kind.value, self.job_id, self.epoch)
 
 
 class CheckpointFile(Part, frozen=True, kw_only=True):

@@ -20,6 +20,12 @@ from stado.core.envelope import HostWord, is_host_word
 from stado.core.notice_words import parse_rules
 from stado.core.notices import Rules
 from stado.core.records import Code, Line
+from stado.core.retention import (
+    AGE_SECONDS_MIN,
+    KEEP_NEWEST_DEFAULT,
+    KEEP_NEWEST_MAX,
+    RetentionSettings,
+)
 from stado.core.retries import (
     DELAY_SECONDS_DEFAULT,
     RETRIED_UNLESS_STATED,
@@ -108,6 +114,7 @@ class DeploymentSettings(Document, frozen=True, kw_only=True):
     groups: GroupSettings = msgspec.field(default_factory=GroupSettings)
     windows: WindowSettings = msgspec.field(default_factory=WindowSettings)
     budgets: BudgetSettings = msgspec.field(default_factory=BudgetSettings)
+    retention: RetentionSettings = msgspec.field(default_factory=RetentionSettings)
     nonce: Code | None = None
     """New at each write."""
     changed_at: Instant | None = None
@@ -168,6 +175,21 @@ def _parse_groups(text: str) -> dict[str, int] | None:
             return None
         limits[name] = limit
     return limits if 0 < len(limits) <= GROUPS_MAX else None
+
+
+def _age(what: str) -> Setting:
+    form = f"{DURATION_FORM}, and at least {duration_text(AGE_SECONDS_MIN)}: 90d"
+    return Setting(what, "for ever", form, _parse_age, duration_text)
+
+
+def _parse_age(text: str) -> int | None:
+    seconds = parse_duration(text)
+    return seconds if seconds is not None and seconds >= AGE_SECONDS_MIN else None
+
+
+def _parse_newest(text: str) -> int | None:
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return count if 0 <= count <= KEEP_NEWEST_MAX else None
 
 
 def _groups_text(limits: Mapping[str, int]) -> str:
@@ -241,6 +263,17 @@ SETTINGS: Mapping[str, Setting] = {
         str(WARN_PERCENT_DEFAULT),
         "a whole number from 1 to 100",
         _parse_percent,
+        str,
+    ),
+    "retention.logs": _age("how long logs are kept, from when their jobs ended"),
+    "retention.outputs": _age("how long output files are kept, from when their jobs ended"),
+    "retention.checkpoints": _age("how long checkpoints of completed jobs are kept"),
+    "retention.jobs": _age("how long ended jobs are kept, with all that they left"),
+    "retention.keep_newest": Setting(
+        "how many of the newest ended jobs are never touched",
+        str(KEEP_NEWEST_DEFAULT),
+        f"a whole number from 0 to {KEEP_NEWEST_MAX}",
+        _parse_newest,
         str,
     ),
     "notify.rules": Setting(

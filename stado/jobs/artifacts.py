@@ -17,8 +17,10 @@ from stado.core import keys
 from stado.core.documents import AnyDocument, decode
 from stado.core.inputs import check_artifact_name
 from stado.core.records import Artifact, Manifest, OutputFile, Record
+from stado.core.retention import Leftover
 from stado.core.states import State
 from stado.errors import Exists, NotFound, Refused, Unreadable
+from stado.jobs.expired import check_there, find_expired, refusal
 from stado.jobs.finding import find_job, was_deleted
 from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository
@@ -95,9 +97,10 @@ def part_of(files: Sequence[OutputFile], path: str) -> dict[str, OutputFile]:
 
 def output_of(repo: Repository, record: Record, path: str) -> tuple[Manifest, str]:
     """What a job at rest left, with the SHA-256 of that manifest. Raises `Refused` when it left
-    nothing there."""
+    nothing there, or that has gone for its age."""
     newest = find_present_manifest(repo, record.id, record.epoch, record.state)
     if newest is None or not newest.files:
+        check_there(repo, record, Leftover.OUTPUTS)
         raise Refused("output_missing", f"job {record.id} left no files")
     try:
         manifest, digest = read_known(repo, Manifest, keys.output_manifest(record.id, newest.epoch))
@@ -194,8 +197,8 @@ def _create_next(repo: Repository, draft: Artifact, newest: int) -> Published:
 
 
 def _write_use(repo: Repository, artifact: Artifact) -> None:
-    """Who deletes the job marks it, then lists its uses; we write ours, then look for the mark: one
-    of the two sees the other."""
+    """Who deletes the job, or what it left, marks it, then lists its uses; we write ours, then look
+    for the mark: one of the two sees the other."""
     with suppress(Exists):
         repo.store.create(keys.artifact_use(artifact.job_id, artifact.name, artifact.version), b"")
     try:
@@ -204,6 +207,9 @@ def _write_use(repo: Repository, artifact: Artifact) -> None:
         raise _just_deleted(artifact.job_id) from None
     if was_deleted(repo, artifact.job_id):
         raise _just_deleted(artifact.job_id)
+    expired = find_expired(repo, Leftover.OUTPUTS, artifact.job_id, epoch=artifact.epoch)
+    if expired is not None:
+        raise refusal(expired)
 
 
 def _just_deleted(job_id: str) -> Refused:

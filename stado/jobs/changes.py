@@ -231,7 +231,8 @@ def _input_missing(repo: Repository, record: Record) -> Refused | None:
         try:
             repo.store.head(one.source)
         except NotFound:
-            text = f"input {one.name} of job {record.id} was deleted with the job that had left it"
+            gone = "was deleted with the job that had left it, or has gone for its age"
+            text = f"input {one.name} of job {record.id} {gone}"
             return Refused("input_missing", f"{text}: submit {again} anew")
     return None
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from stado.core import ids, keys
 from stado.core.pipelines import PIPELINE_PREFIX
 from stado.core.records import Checkpoint, Manifest, OpenCell, Record, RunRecord
+from stado.core.retention import PARTS
 from stado.core.states import Opening, State
 from stado.errors import Conflict, NotFound, Refused, Unreadable
 from stado.jobs import snapshots
@@ -24,6 +25,7 @@ from stado.jobs.finding import find_job
 from stado.jobs.pipeline_sight import look
 from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
+from stado.jobs.taking import is_taken_along, leave_behind
 from stado.storage.port import walk
 
 _OBJECTS_MAX = 2_000_000
@@ -44,15 +46,26 @@ class Deletion:
     """Whether saves of it stay, because policies name them."""
 
 
-def delete(repo: Repository, job_id: str, *, by: str, note: str | None = None) -> Deletion:
-    """Deletes a job at rest: what it left, its part in its run and in that run's snapshot, and its
+def delete(
+    repo: Repository,
+    job_id: str,
+    *,
+    by: str,
+    note: str | None = None,
+    spare_taken: bool = False,
+) -> Deletion:
+    """`spare_taken`: the files of its output stay where somebody was about to take them along.
+
+    Deletes a job at rest: what it left, its part in its run and in that run's snapshot, and its
     record, which is the last to go; interrupted anywhere, the same call goes on.
 
     Raises `NotFound`, and `Refused` (`still_live`, `output_published`) when it has to stay."""
     cell = _opening(repo, job_id, by=by, note=note)
     record = cell.record
     epochs = sorted(repo.cells(job_id).ends)
-    deleted = _delete_outputs(repo, job_id, epochs)
+    deleted = 0
+    if not (spare_taken and is_taken_along(repo, job_id)):
+        deleted = _delete_outputs(repo, job_id, epochs)
     deleted += _delete_folder(repo, keys.log_folder(job_id))
     checkpoints, some_stay = _delete_checkpoints(repo, record)
     tell_dependents(repo, job_id)
@@ -93,7 +106,7 @@ def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> Ope
             "still_live",
             f"job {job_id} is {record.state}: cancel it first (`stado cancel {job_id}`)",
         )
-    _check_pipeline_over(repo, record)
+    check_pipeline_over(repo, record)
     _check_unpublished(repo, job_id)
     cell, _ = open_epoch(repo, record, Opening.DELETE, by=by, note=note)
     if cell.kind is not Opening.DELETE:
@@ -101,7 +114,7 @@ def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> Ope
     return cell
 
 
-def _check_pipeline_over(repo: Repository, record: Record) -> None:
+def check_pipeline_over(repo: Repository, record: Record) -> None:
     """What a job left is taken along by the steps that follow it. One whose root is deleted has no
     others to wait for."""
     spec = record.spec
@@ -178,17 +191,19 @@ def _policy_saves(repo: Repository, record: Record) -> list[str]:
 
 
 def _delete_words(repo: Repository, record: Record, epochs: Sequence[int]) -> None:
-    """What was asked of it, and what its workers still had to say, where there is any; and the
-    names that led to it and from it."""
+    """What was asked of it, and what its workers still had to say, where there is any; the names
+    that led to it and from it; and the marks of what had gone before."""
     job_id = record.id
+    for kind in PARTS:
+        _delete_folder(repo, keys.expired_of(kind.value, job_id))
     names = [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
     names += [keys.after(one.job_id, job_id) for one in record.spec.after]
     _delete_all(repo, [keys.follow_note(job_id), keys.awaited(job_id), *names])
 
 
 def _leave_run(repo: Repository, record: Record) -> None:
-    """The run says which of its jobs are deleted; after the last one its snapshot is not named by
-    it any more, and its user's list does not have it."""
+    """The run says which of its jobs are deleted; after the last one its snapshot, and outputs that
+    it took along, are not named by it any more, and its user's list does not have it."""
     try:
         run = _note_in_run(repo, record)
     except Unreadable as error:
@@ -196,6 +211,7 @@ def _leave_run(repo: Repository, record: Record) -> None:
         return
     if run is None or len(run.deleted) < run.count:
         return
+    leave_behind(repo, run.request.shared.inputs, run.run_id)
     snapshot = record.spec.snapshot
     if snapshot is not None:
         snapshots.drop_reference(repo, snapshot.digest, run.run_id)

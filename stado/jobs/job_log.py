@@ -13,7 +13,9 @@ from typing import BinaryIO
 
 from stado.core.moves import clip
 from stado.core.records import Ending, LogAccount
+from stado.core.retention import Leftover
 from stado.errors import Unreadable
+from stado.jobs.expired import find_expired, gone_text
 from stado.jobs.log_segments import epochs_with_log
 from stado.jobs.logs import Gap, LogReader, Piece
 from stado.jobs.repository import Repository
@@ -123,10 +125,16 @@ class JobLog:
 
 def copy_log(repo: Repository, job_id: str, epoch: int, file: BinaryIO) -> LogAccount:
     """Writes what is kept of a job's log up to this epoch, with a line of ours at each gap and
-    between two epochs. The account is of what the job printed."""
+    between two epochs; of a log that has gone for its age, a line that says so. The account is of
+    what the job printed, and is still there to be told."""
     kept = dropped = 0
     line_open = False
-    for piece in JobLog(repo, job_id, up_to_epoch=epoch).read_up_to(epoch, complete=True):
+    whole = JobLog(repo, job_id, up_to_epoch=epoch)
+    expired = None if whole.found else find_expired(repo, Leftover.LOG, job_id, epoch=epoch)
+    if expired is not None and expired.left:
+        file.write(f"[stado: the log {gone_text(expired)}]\n".encode())
+        return LogAccount(written=0, kept=0, dropped=0)
+    for piece in whole.read_up_to(epoch, complete=True):
         if isinstance(piece, bytes):
             kept += len(piece)
             file.write(piece)

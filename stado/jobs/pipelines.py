@@ -16,7 +16,7 @@ from stado.core.records import Manifest, Record, RunRecord, SaveRef
 from stado.core.spec import Input, StartFrom, make_request
 from stado.core.states import Kind, State
 from stado.errors import NotFound, Refused, Unreadable
-from stado.jobs import snapshots, submission
+from stado.jobs import snapshots, submission, taking
 from stado.jobs.policy_seals import find_seal
 from stado.jobs.repository import Repository, Stored
 
@@ -106,6 +106,7 @@ def _launch(repo: Repository, final: Record, launch: Launch, run_id: str) -> Non
     request = make_request([spec.command], spec, batch=False)
     if spec.snapshot is not None:
         snapshots.refer(repo, spec.snapshot.digest, run_id)
+    taking.take_along(repo, spec.inputs, run_id)
     stored, created = submission.run_record_of(repo, run_id, request, final.submitter, None)
     if created:
         submission.write_jobs(repo, stored)

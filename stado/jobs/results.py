@@ -12,6 +12,7 @@ from stado.core.output_paths import RESULT_NAME
 from stado.core.records import Manifest, OutputFile, Record
 from stado.core.states import State, WarningCode
 from stado.errors import Conflict, NotFound, Refused
+from stado.jobs.expired import told_expired
 from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import Repository
 
@@ -39,16 +40,19 @@ class JobResult:
 def read_result(repo: Repository, record: Record) -> JobResult:
     """Raises `Refused` when the job has not completed, left no result, one that is none (too
     large, not JSON), or one that did not come, and `Conflict` when the stored one is gone or not
-    what the job left. Two reads."""
+    what the job left. Two reads; of a job that ended a day ago or longer a listing besides, which
+    tells whether its output has gone for its age (`outputs_expired`)."""
     _check_completed(record)
-    manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
-    files = manifest.files if manifest is not None else []
-    file = next((file for file in files if file.path == RESULT_NAME), None)
-    if file is None:
-        raise _lacking(record, manifest)
-    if file.size > RESULT_BYTES_MAX:
-        raise _no_result(record, f"has {file.size:,} bytes and at most {RESULT_BYTES_MAX:,} count")
-    return _parsed(record, _read(repo, record, file))
+    with told_expired(repo, record):
+        manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
+        files = manifest.files if manifest is not None else []
+        file = next((file for file in files if file.path == RESULT_NAME), None)
+        if file is None:
+            raise _lacking(record, manifest)
+        if file.size > RESULT_BYTES_MAX:
+            said = f"has {file.size:,} bytes and at most {RESULT_BYTES_MAX:,} count"
+            raise _no_result(record, said)
+        return _parsed(record, _read(repo, record, file))
 
 
 def _read(repo: Repository, record: Record, file: OutputFile) -> bytes:

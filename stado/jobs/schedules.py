@@ -18,7 +18,7 @@ from stado.core.spec import differing_fields
 from stado.core.states import State
 from stado.core.zones import zone_named
 from stado.errors import Conflict, NotFound, Refused, StoreError, Unreadable
-from stado.jobs import snapshots
+from stado.jobs import snapshots, taking
 from stado.jobs.finding import find_job
 from stado.jobs.firing import finish_firing, replaced
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository, Stored
@@ -51,10 +51,10 @@ class Created:
 def create(repo: Repository, schedule: Schedule) -> Created:
     """Makes a schedule. The same again answers the one that is there.
 
-    Refers to the snapshot that its jobs take along, then creates the document. A crash between
-    leaves a reference of a schedule that is not there, which takes room. Raises `Refused`
-    (`schedule_exists`) for another one of this name, (`schedule_never`) where nothing would ever
-    be due, (`schedule_too_large`, `schedule_invalid`), (`snapshot_missing`)."""
+    Refers to the snapshot and the outputs that its jobs take along, then creates the document. A
+    crash between leaves references of a schedule that is not there, which take room. Raises
+    `Refused` (`schedule_exists`) for another one of this name, (`schedule_never`) where nothing
+    would ever be due, (`schedule_too_large`, `schedule_invalid`), (`snapshot_missing`)."""
     _check(schedule)
     now = repo.now()
     next_at = schedules.first_due(schedule, zone_named(schedule.zone), now)
@@ -78,18 +78,20 @@ def create(repo: Repository, schedule: Schedule) -> Created:
 def _written(repo: Repository, schedule: Schedule, removed: Stored[Schedule] | None) -> bool:
     """Whether it is there now, where there was none, or one that was removed; False: somebody else
     was faster."""
+    holder = schedules.snapshot_holder(schedule)
     if schedule.snapshot_digest is not None:
-        holder = schedules.snapshot_holder(schedule)
         snapshots.refer(repo, schedule.snapshot_digest, holder)
+    inputs = taking.of_jobs(schedule.request.shared.inputs)
+    taking.take_along(repo, inputs, holder)
     if removed is not None:
         written = replaced(repo, removed, schedule) is not None
     else:
         written = repo.create(schedule.own_key(), schedule) is not None
-    if written or schedule.snapshot_digest is None:
+    if written or (schedule.snapshot_digest is None and not inputs):
         return written
     there = repo.find(Schedule, schedule.own_key())
     if there is None or there.value.created_at != schedule.created_at:
-        _forget_snapshot(repo, schedule)
+        _forget_references(repo, schedule)
     return False
 
 
@@ -190,13 +192,14 @@ def remove(repo: Repository, name: str, *, by: str) -> Schedule:
         return stored.value.evolve(removed=said, next_at=None, waiting_at=None)
 
     schedule, _ = _change(repo, name, removed, by=by)
-    _forget_snapshot(repo, schedule)
+    _forget_references(repo, schedule)
     return schedule
 
 
-def _forget_snapshot(repo: Repository, schedule: Schedule) -> None:
+def _forget_references(repo: Repository, schedule: Schedule) -> None:
+    holder = schedules.snapshot_holder(schedule)
+    taking.leave_behind(repo, schedule.request.shared.inputs, holder)
     if schedule.snapshot_digest is not None:
-        holder = schedules.snapshot_holder(schedule)
         snapshots.drop_reference(repo, schedule.snapshot_digest, holder)
         snapshots.remove_unnamed(repo, schedule.snapshot_digest)
 

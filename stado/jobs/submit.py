@@ -18,7 +18,7 @@ from stado.core.records import Record, RunRecord
 from stado.core.schedules import check_not_of_schedule
 from stado.core.spec import Request, check_run_id, differing_fields
 from stado.errors import Refused, StoreError, Unreadable
-from stado.jobs import snapshots
+from stado.jobs import snapshots, taking
 from stado.jobs.dependents import look_for_ends
 from stado.jobs.endings import remove_record
 from stado.jobs.finding import is_known
@@ -64,13 +64,13 @@ def submit(
 ) -> Submission:
     """Queues the jobs of a request once, however often it is called.
 
-    Writes the reference to a snapshot that it names, the run record, the by-user entry, then for
-    each job its index entry and its queue record, then marks the run record complete. A crash
-    between leaves a run record that is not complete: submitting again, or the coordinator,
-    finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to another request,
-    (`run_id_reserved`) when it means something else, or is one of a pipeline's step or of a
+    Writes the references to a snapshot and to outputs of jobs that it names, the run record, the
+    by-user entry, then for each job its index entry and its queue record, then marks the run record
+    complete. A crash between leaves a run record that is not complete: submitting again, or the
+    coordinator, finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to
+    another request, (`run_id_reserved`) when it means something else, or is one of a pipeline's step or of a
     schedule, (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the snapshot is
-    not in the store."""
+    not in the store, (`input_missing`) when the output of a job has just gone."""
     check_run_id(run_id)
     check_not_of_step(run_id)
     check_not_of_schedule(run_id)
@@ -81,7 +81,7 @@ def submit_as(
     repo: Repository, *, run_id: str, request: Request, submitter: str, rerun_of: str | None = None
 ) -> Submission:
     """The same under a run id that nobody types."""
-    _refer_to_snapshot(repo, run_id, request)
+    _refer(repo, run_id, request)
     stored, created = run_record_of(repo, run_id, request, submitter, rerun_of)
     run = stored.value
     if run.digest != request.digest():
@@ -112,12 +112,16 @@ def finish_submission(repo: Repository, stored: Stored[RunRecord]) -> None:
     mark_complete(repo, stored)
 
 
-def _refer_to_snapshot(repo: Repository, run_id: str, request: Request) -> None:
-    """Before there is a run, so that nobody removes it in between. A run that is there has its
-    reference, or has none any more because its jobs were deleted."""
-    snapshot = request.shared.snapshot
-    if snapshot is not None and repo.find_run(run_id) is None:
+def _refer(repo: Repository, run_id: str, request: Request) -> None:
+    """To the snapshot and the outputs of jobs that it takes along, before there is a run, so that
+    nobody removes them in between. A run that is there has its references, or has none any more
+    because its jobs were deleted."""
+    snapshot, inputs = request.shared.snapshot, taking.of_jobs(request.shared.inputs)
+    if (snapshot is None and not inputs) or repo.find_run(run_id) is not None:
+        return
+    if snapshot is not None:
         snapshots.refer(repo, snapshot.digest, run_id)
+    taking.take_along(repo, inputs, run_id)
 
 
 def _queue_missing(repo: Repository, records: list[Record]) -> None:

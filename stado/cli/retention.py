@@ -1,0 +1,351 @@
+"""`stado retention`: what ended jobs left goes by age."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stado.cli import exits
+from stado.cli.context import json_option, opened_repository, user_name
+from stado.target import Target, target_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from stado.core.retention import Keeps, Leftover, Rules
+    from stado.jobs.repository import Repository
+    from stado.jobs.retention import Outcome
+
+_MOST_DEFAULT = 10_000
+_SHOWN_MAX = 20
+"""Of what goes, without --verbose."""
+
+_most_option = click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    default=_MOST_DEFAULT,
+    metavar="N",
+    help=f"Stop after N jobs of which something goes.  [{_MOST_DEFAULT}]",
+)
+
+
+@dataclass
+class _Sum:
+    """What goes of one kind."""
+
+    jobs: int = 0
+    objects: int = 0
+    size: int = 0
+    oldest: datetime | None = None
+
+    def add(self, outcome: Outcome) -> None:
+        self.jobs += 1
+        self.objects += outcome.objects
+        self.size += outcome.size
+        if self.oldest is None or outcome.rested_at < self.oldest:
+            self.oldest = outcome.rested_at
+
+    def fields(self) -> dict[str, Any]:
+        from stado.cli.render import instant_text
+
+        oldest = instant_text(self.oldest)
+        return {"jobs": self.jobs, "objects": self.objects, "bytes": self.size, "oldest": oldest}
+
+
+@dataclass
+class _Account:
+    """What a walk came to."""
+
+    goes: dict[Leftover, _Sum] = field(default_factory=lambda: defaultdict(_Sum))
+    kept: Counter[tuple[Leftover, Keeps]] = field(default_factory=Counter)
+    all: list[Outcome] = field(default_factory=list)
+    most: int = _MOST_DEFAULT
+
+    def add(self, outcome: Outcome) -> None:
+        self.all.append(outcome)
+        if outcome.keeps is None:
+            self.goes[outcome.kind].add(outcome)
+        else:
+            self.kept[outcome.kind, outcome.keeps] += 1
+
+    @property
+    def going(self) -> list[Outcome]:
+        return [one for one in self.all if one.keeps is None]
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.goes.values())
+
+    @property
+    def objects(self) -> int:
+        return sum(one.objects for one in self.goes.values())
+
+    @property
+    def is_cut(self) -> bool:
+        return len({one.job_id for one in self.going}) >= self.most
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "goes": {kind.value: one.fields() for kind, one in self.goes.items()},
+            "kept": [
+                {"kind": kind.value, "reason": keeps.value, "jobs": count}
+                for (kind, keeps), count in self.kept.items()
+            ],
+            "more": self.is_cut,
+        }
+
+
+@click.command()
+@_most_option
+@json_option
+@target_options
+def show(*, most: int, as_json: bool, target: Target) -> None:
+    """Show which rules are in force, and what they would free now. Nothing is deleted.
+
+    Without a rule (`stado settings set retention.logs 90d`) everything is kept for ever.
+    """
+    from stado.cli import render
+
+    with opened_repository(target) as repo:
+        rules = _rules(repo)
+        account = _walked(repo, rules, apply=False, most=most)
+    if as_json:
+        render.print_json({"rules": _rule_fields(rules), **account.fields()})
+        return
+    for line in _rule_lines(rules):
+        render.print_line(line)
+    if rules.ages:
+        _print_sums(account)
+        _tell_kept(account)
+
+
+@click.command()
+@click.option("--apply", is_flag=True, help="Delete it. Without this nothing is deleted.")
+@click.option("--yes", is_flag=True, help="With --apply: ask nothing.")
+@click.option("--verbose", is_flag=True, help="Name each job, also what is kept.")
+@_most_option
+@json_option
+@target_options
+def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, target: Target) -> int:
+    """List what is old enough to go by the rules of the deployment, and what keeps the rest; with
+    --apply, delete it.
+
+    \b
+      stado retention run
+      stado retention run --apply
+
+    What an artifact or a policy names stays, and so does what a job needs that has not completed:
+    outputs that it takes along, checkpoints that a retry goes on from. What jobs used and cost is
+    kept. Interrupted, the same command goes on; any number may run at once.
+    """
+    from stado.cli import render
+    from stado.cli.failures import going_on
+
+    with opened_repository(target) as repo:
+        rules = _rules(repo)
+        if not rules.ages:
+            if as_json:
+                render.print_json({"applied": False, "rules": _rule_fields(rules), "goes": {}})
+            render.tell("no retention rule is set: everything is kept")
+            return exits.OK
+        if apply and not yes and not _may_go_on(repo, rules, most):
+            return exits.FAILED
+        with going_on("interrupted: what is gone is gone; the same command goes on"):
+            account = _walked(repo, rules, apply=apply, most=most, tell=_progress(apply))
+    if as_json:
+        told = [_fields(one) for one in account.all] if verbose else None
+        fields = {"applied": apply, "rules": _rule_fields(rules), **account.fields()}
+        render.print_json(fields if told is None else {**fields, "each": told})
+        return exits.OK
+    _print_each(account, verbose=verbose)
+    _tell_kept(account)
+    render.tell(_summary(account, apply=apply))
+    return exits.OK
+
+
+def _may_go_on(repo: Repository, rules: Rules, most: int) -> bool:
+    """Asked with what it would come to now."""
+    from stado.cli import render
+    from stado.cli.stopping import confirmed
+
+    account = _walked(repo, rules, apply=False, most=most)
+    if not account.going:
+        return True
+    parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
+    size = render.size_text(account.size)
+    return confirmed("delete", f"{', '.join(parts)} ({size})", done="deleted")
+
+
+def _rules(repo: Repository) -> Rules:
+    from stado.core.retention import rules_of
+    from stado.jobs.settings import read_settings
+
+    return rules_of(read_settings(repo).retention)
+
+
+def _walked(
+    repo: Repository,
+    rules: Rules,
+    *,
+    apply: bool,
+    most: int,
+    tell: Callable[[_Account], None] = lambda _: None,
+) -> _Account:
+    from stado.jobs.retention import Retention
+
+    account = _Account(most=most)
+    for some in Retention(repo, rules, by=user_name()).outcomes(apply=apply, jobs_max=most):
+        for outcome in some:
+            account.add(outcome)
+        tell(account)
+    return account
+
+
+def _progress(apply: bool) -> Callable[[_Account], None]:
+    """A line now and then, on a terminal."""
+    from stado.cli import render
+
+    told = 0
+
+    def tell(account: _Account) -> None:
+        nonlocal told
+        if len(account.all) >= told + 1000:
+            told = len(account.all)
+            done = "deleted so far" if apply else "would go so far"
+            size = render.size_text(account.size)
+            render.tell(f"{told:,} looked at; {done}: {account.objects:,} objects, {size}")
+
+    return tell if render.stderr_is_terminal() else lambda _: None
+
+
+# --- telling it -----------------------------------------------------------------------------
+
+
+def _rule_lines(rules: Rules) -> list[str]:
+    from stado.core.retention import Leftover
+
+    if not rules.ages:
+        return ["no retention rule is set: everything is kept for ever"]
+    lines = [rules.text(kind) for kind in Leftover if kind in rules.ages]
+    return [*lines, f"retention.keep_newest {rules.keep_newest}"]
+
+
+def _rule_fields(rules: Rules) -> dict[str, int]:
+    ages = {kind.setting: seconds for kind, seconds in rules.ages.items()}
+    return {**ages, "retention.keep_newest": rules.keep_newest}
+
+
+def _print_sums(account: _Account) -> None:
+    from stado.cli import render
+    from stado.cli.stories import moment_text
+    from stado.cli.tables import Column
+
+    if not account.goes:
+        render.tell("nothing is old enough to go, or all that is has gone")
+        return
+    columns = [
+        Column("WHAT"),
+        Column("JOBS", right=True),
+        Column("OBJECTS", right=True),
+        Column("SIZE", right=True),
+        Column("OLDEST"),
+    ]
+    rows = [
+        [
+            kind.value,
+            f"{one.jobs:,}",
+            f"{one.objects:,}",
+            render.size_text(one.size),
+            moment_text(one.oldest) if one.oldest is not None else "-",
+        ]
+        for kind, one in account.goes.items()
+    ]
+    render.print_table(columns, rows)
+    if account.is_cut:
+        render.tell(f"and more: it was counted up to {account.most:,} jobs (--most)")
+
+
+def _print_each(account: _Account, *, verbose: bool) -> None:
+    from stado.cli import render
+    from stado.cli.stories import moment_text
+    from stado.cli.tables import Column
+
+    shown = account.all if verbose else account.going[:_SHOWN_MAX]
+    if not shown:
+        return
+    columns = [
+        Column("JOB"),
+        Column("WHAT"),
+        Column("ENDED"),
+        Column("OBJECTS", right=True),
+        Column("SIZE", right=True),
+        Column("WHY"),
+    ]
+    rows = [
+        [
+            one.job_id,
+            one.kind.value,
+            moment_text(one.rested_at),
+            f"{one.objects:,}" if one.keeps is None else "-",
+            render.size_text(one.size) if one.keeps is None else "-",
+            one.rule if one.keeps is None else f"kept: {one.keeps.text}",
+        ]
+        for one in shown
+    ]
+    render.print_table(columns, rows)
+    if not verbose and len(account.going) > _SHOWN_MAX:
+        more = len(account.going) - _SHOWN_MAX
+        render.tell(f"and {more:,} more, which --verbose names")
+
+
+def _tell_kept(account: _Account) -> None:
+    from stado.cli import render
+
+    for (kind, keeps), count in sorted(account.kept.items()):
+        render.tell(f"kept, though old enough: {_kind_text(kind, count)}: {keeps.text}")
+
+
+def _kind_text(kind: Leftover, jobs: int) -> str:
+    """`the logs of 3 jobs`"""
+    from stado.cli.views import jobs_text
+    from stado.core.retention import Leftover
+
+    if kind is Leftover.JOB:
+        return jobs_text(jobs)
+    name = {Leftover.LOG: "log"}.get(kind, kind.value)
+    if kind is Leftover.LOG and jobs != 1:
+        name = "logs"
+    return f"the {name} of {jobs_text(jobs)}"
+
+
+def _summary(account: _Account, *, apply: bool) -> str:
+    from stado.cli import render
+
+    if not account.going:
+        return "nothing is old enough to go, or all that is has gone"
+    parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
+    what = f"{', '.join(parts)}: {render.plural(account.objects, 'object')}, "
+    what += render.size_text(account.size)
+    told = f"deleted {what}" if apply else f"would delete {what}; nothing was deleted: add --apply"
+    if account.is_cut:
+        told += f"; it stopped after {account.most:,} jobs (--most)"
+    return told
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    from stado.cli.render import instant_text
+
+    return {
+        "job_id": outcome.job_id,
+        "kind": outcome.kind.value,
+        "rule": outcome.rule,
+        "rested_at": instant_text(outcome.rested_at),
+        "goes": outcome.keeps is None,
+        "kept_by": None if outcome.keeps is None else outcome.keeps.value,
+        "objects": outcome.objects,
+        "bytes": outcome.size,
+    }

@@ -1,0 +1,297 @@
+"""What of ended jobs is old enough to go, what keeps it, and its going.
+
+A walk through the records of ended jobs, newest submission first, side by side with the marks of
+what has gone already: of what is too young, or has gone, nothing is read. Any number may do it at
+once, and who was interrupted calls it again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from stado.core import keys
+from stado.core.records import Record
+from stado.core.retention import PARTS, Keeps, Leftover, Rules
+from stado.core.states import Opening, State
+from stado.errors import NotFound, Refused, Unreadable
+from stado.jobs.deletion import check_pipeline_over, delete
+from stado.jobs.expiring import (
+    expire,
+    holding_of,
+    keeps_checkpoints,
+    keeps_outputs,
+    note_nothing,
+)
+from stado.jobs.repository import Cells, Repository
+from stado.storage.port import Entry, walk
+
+log = logging.getLogger(__name__)
+
+_JOBS_AT_ONCE = 8
+_BATCH = 64
+"""Jobs that are looked at before the next are: what an interruption stops in the middle of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of one kind of thing that a job left, and is old enough."""
+
+    job_id: str
+    kind: Leftover
+    rule: str
+    rested_at: datetime
+    keeps: Keeps | None
+    """What keeps it; None: it goes, or has gone."""
+    objects: int = 0
+    size: int = 0
+    """In bytes, as far as the store counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What was noted of one kind of a job."""
+
+    epoch: int
+    """Of this one and those before."""
+    gone: bool
+    """False: somebody has begun, and may have died over it."""
+    at: datetime
+
+
+_Marks = Mapping[Leftover, Sequence[_Mark]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """A job of which something is old enough, as listings show it."""
+
+    job_id: str
+    entries: list[Entry]
+    rested_at: datetime
+    """When its record was written, by the store's clock: not before it came to rest."""
+    marks: _Marks
+    due: list[Leftover]
+    keeps: Keeps | None
+    """What keeps all of that, as the listings show."""
+
+
+class Retention:
+    """One walk, by the rules that are in force when it is made."""
+
+    def __init__(self, repo: Repository, rules: Rules, *, by: str) -> None:
+        self._repo = repo
+        self._rules = rules
+        self._by = by
+        self._now = repo.now()
+
+    def outcomes(self, *, apply: bool, jobs_max: int) -> Iterator[list[Outcome]]:
+        """Of what is old enough, some jobs at a time, until so many have something to go. `apply`:
+        what may go has gone by then.
+
+        A listing for each 1,000 ended jobs, and for each 1,000 marks; of a job that is old enough
+        what is asked then. Raises what the store raises: what was done stays done."""
+        old, left = self._old(), jobs_max
+        while left > 0 and (batch := list(itertools.islice(old, min(_BATCH, left)))):
+            found = self._repo.tasks.map(
+                lambda one: self._outcomes_of(one, apply=apply), batch, limit=_JOBS_AT_ONCE
+            )
+            left -= sum(any(outcome.keeps is None for outcome in some) for some in found)
+            yield [outcome for some in found for outcome in some]
+
+    # --- listings -----------------------------------------------------------------------
+
+    def _old(self) -> Iterator[_Old]:
+        youngest = self._rules.youngest_seconds
+        if youngest is None:
+            return
+        walks = {kind: _MarkWalk(self._repo, kind) for kind in PARTS if kind in self._rules.ages}
+        for number, (job_id, entries) in enumerate(_ended(self._repo)):
+            rested_at = max(entry.modified_at for entry in entries)
+            rested_seconds = (self._now - rested_at).total_seconds()
+            if rested_seconds < youngest:
+                continue
+            marks = {kind: walks[kind].of_job(job_id) for kind in walks}
+            gone = [kind for kind in marks if _has_gone_since(marks[kind], rested_at)]
+            due = self._rules.due(rested_seconds=rested_seconds, gone=gone)
+            if due:
+                keeps = (
+                    Keeps.NEWEST
+                    if number < self._rules.keep_newest
+                    else _shown_to_keep(entries, due)
+                )
+                yield _Old(job_id, entries, rested_at, marks, due, keeps)
+
+    # --- one job ------------------------------------------------------------------------
+
+    def _outcomes_of(self, old: _Old, *, apply: bool) -> list[Outcome]:
+        if old.keeps is not None:
+            return self._kept(old, old.keeps)
+        try:
+            return self._looked_at(old, apply=apply)
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
+            return self._kept(old, Keeps.UNREADABLE)
+
+    def _looked_at(self, old: _Old, *, apply: bool) -> list[Outcome]:
+        record = self._record(old)
+        if record is None or record.ending is None:
+            return []  # it has just gone, or was taken out of its rest
+        cells = self._repo.cells(old.job_id)
+        goes_on = cells.highest != record.epoch or record.epoch not in cells.ends
+        if goes_on and not self._is_being_deleted(record, cells):
+            return self._kept(old, Keeps.GOES_ON)
+        rested_at = max(old.rested_at, record.ending.ended_at)
+        due = self._rules.due(
+            rested_seconds=(self._now - rested_at).total_seconds(),
+            gone=[kind for kind, marks in old.marks.items() if _has_gone(marks, record.epoch)],
+        )
+        outcomes: list[Outcome] = []
+        for kind in [Leftover.JOB] if goes_on and Leftover.JOB in due else due:
+            outcome = self._outcome(old, record, cells, kind, apply=apply)
+            outcomes.append(outcome)
+            if kind is Leftover.JOB and outcome.keeps is None:
+                break
+        return outcomes
+
+    def _record(self, old: _Old) -> Record | None:
+        """Of the highest epoch that the prefixes show."""
+        found = [self._repo.find(Record, entry.key) for entry in old.entries]
+        records = [stored.value for stored in found if stored is not None]
+        return max(records, key=lambda record: record.epoch, default=None)
+
+    def _is_being_deleted(self, record: Record, cells: Cells) -> bool:
+        """By somebody who may have died over it."""
+        following = record.epoch + 1
+        if cells.highest != following or following not in cells.opens:
+            return False
+        return self._repo.open_cell(record.id, following).kind is Opening.DELETE
+
+    def _kept(self, old: _Old, keeps: Keeps) -> list[Outcome]:
+        return [
+            Outcome(old.job_id, kind, self._rules.text(kind), old.rested_at, keeps)
+            for kind in old.due
+        ]
+
+    def _outcome(
+        self, old: _Old, record: Record, cells: Cells, kind: Leftover, *, apply: bool
+    ) -> Outcome:
+        rule = self._rules.text(kind)
+        keeps = self._keeps(record, kind)
+        if keeps is not None:
+            return Outcome(record.id, kind, rule, old.rested_at, keeps)
+        if kind is Leftover.JOB:
+            return self._job(old, record, cells, rule, apply=apply)
+        holding = holding_of(self._repo, record, cells, kind)
+        begun = any(not mark.gone for mark in old.marks[kind])
+        if apply and not holding.objects and not begun:
+            note_nothing(self._repo, record, kind, rule=rule, by=self._by)
+        elif apply:
+            done = expire(self._repo, record, cells, kind, rule=rule, by=self._by)
+            if isinstance(done, Keeps):
+                return Outcome(record.id, kind, rule, old.rested_at, done)
+            holding = done
+            self._tell(record.id, kind, rule, len(done.objects), done.size)
+        objects, size = len(holding.objects), holding.size
+        return Outcome(record.id, kind, rule, old.rested_at, None, objects, size)
+
+    def _keeps(self, record: Record, kind: Leftover) -> Keeps | None:
+        """Before anything is marked."""
+        if kind is Leftover.LOG:
+            return None
+        if kind is Leftover.CHECKPOINTS:
+            return keeps_checkpoints(record)
+        try:
+            check_pipeline_over(self._repo, record)
+        except Refused:
+            return Keeps.PIPELINE
+        return keeps_outputs(self._repo, record.id)
+
+    def _job(self, old: _Old, record: Record, cells: Cells, rule: str, *, apply: bool) -> Outcome:
+        holdings = [holding_of(self._repo, record, cells, kind) for kind in PARTS]
+        objects = sum(len(one.objects) for one in holdings)
+        size = sum(one.size for one in holdings)
+        if apply:
+            try:
+                delete(self._repo, record.id, by=self._by, note=rule, spare_taken=True)
+            except NotFound:
+                pass  # somebody else was faster, and has finished it
+            except Refused as error:
+                keeps = Keeps.PUBLISHED if error.code == "output_published" else Keeps.GOES_ON
+                return Outcome(record.id, Leftover.JOB, rule, old.rested_at, keeps)
+            self._tell(record.id, Leftover.JOB, rule, objects, size)
+        return Outcome(record.id, Leftover.JOB, rule, old.rested_at, None, objects, size)
+
+    def _tell(self, job_id: str, kind: Leftover, rule: str, objects: int, size: int) -> None:
+        log.info(
+            "event=retention_deleted job=%s kind=%s rule=%r objects=%d bytes=%d by=%s",
+            job_id,
+            kind.value,
+            rule,
+            objects,
+            size,
+            self._by,
+        )
+
+
+def _ended(repo: Repository) -> Iterator[tuple[str, list[Entry]]]:
+    """Ended jobs in the order of their ids, each with what shows it: of one whose record landed
+    once more, long after, more than one entry."""
+    walks = [repo.walk_records(state) for state in State if state.terminal]
+    merged = heapq.merge(*walks, key=lambda entry: _order(keys.job_of_record(entry.key)))
+    for job_id, entries in itertools.groupby(merged, key=lambda one: keys.job_of_record(one.key)):
+        yield job_id, list(entries)
+
+
+def _shown_to_keep(entries: list[Entry], due: list[Leftover]) -> Keeps | None:
+    """What needs no look at the job: most of those that failed have nothing else to go."""
+    completed = keys.prefix(State.COMPLETED)
+    if due == [Leftover.CHECKPOINTS] and not any(
+        entry.key.startswith(completed) for entry in entries
+    ):
+        return Keeps.MAY_BE_RETRIED
+    return None
+
+
+class _MarkWalk:
+    """The marks of one kind, in the same order as the jobs that are asked for."""
+
+    def __init__(self, repo: Repository, kind: Leftover) -> None:
+        self._entries = walk(repo.store, keys.expired_folder(kind.value))
+        self._next: tuple[str, _Mark] | None = None
+        self._advance()
+
+    def of_job(self, job_id: str) -> list[_Mark]:
+        marks = []
+        while self._next is not None and _order(self._next[0]) <= _order(job_id):
+            if self._next[0] == job_id:
+                marks.append(self._next[1])
+            self._advance()
+        return marks
+
+    def _advance(self) -> None:
+        self._next = None
+        for entry in self._entries:
+            parsed = keys.parse_expired(entry.key)
+            if parsed is not None:
+                job_id, epoch, gone = parsed
+                self._next = job_id, _Mark(epoch, gone, entry.modified_at)
+                return
+
+
+def _has_gone_since(marks: Sequence[_Mark], rested_at: datetime) -> bool:
+    """Whether nothing was left since: a job that was retried has come to rest after the mark."""
+    return any(mark.gone and mark.at >= rested_at for mark in marks)
+
+
+def _has_gone(marks: Sequence[_Mark], epoch: int) -> bool:
+    return any(mark.gone and mark.epoch >= epoch for mark in marks)
+
+
+def _order(job_id: str) -> str:
+    """As names sort that go on with a dot behind the id."""
+    return f"{job_id}."
