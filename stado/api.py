@@ -24,10 +24,9 @@ from stado.core.arrays import Array, make_array, parse_array
 from stado.core.envelope import with_cards
 from stado.core.profiles import merged
 from stado.core.records import LINE_MAX, Record
-from stado.core.retention import Leftover
 from stado.core.spec import Request, checked_spec, make_request
 from stado.core.stated import stated_fields
-from stado.core.states import State
+from stado.core.states import Leftover, State
 from stado.errors import (
     Conflict,
     JobCancelled,

@@ -46,7 +46,7 @@ def outputs(*, job: str | None, as_json: bool, target: Target) -> int:
 def _expired(repo: Repository, record: Record, checkpoints: list[Checkpoint]) -> Refused | None:
     """That files of it are not kept any more, where there is something else to show; raises it
     where there is nothing."""
-    from stado.core.retention import Leftover
+    from stado.core.states import Leftover
     from stado.errors import Refused
     from stado.jobs.expired import check_there
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from stado.core.retention import Keeps, Leftover, Rules
+    from stado.core.retention import Keeps, Rules
+    from stado.core.states import Leftover
     from stado.jobs.repository import Repository
     from stado.jobs.retention import Outcome
 
@@ -226,7 +227,7 @@ def _progress(apply: bool) -> Callable[[_Account], None]:
 
 
 def _rule_lines(rules: Rules) -> list[str]:
-    from stado.core.retention import Leftover
+    from stado.core.states import Leftover
 
     if not rules.ages:
         return ["no retention rule is set: everything is kept for ever"]
@@ -235,7 +236,9 @@ def _rule_lines(rules: Rules) -> list[str]:
 
 
 def _rule_fields(rules: Rules) -> dict[str, int]:
-    ages = {kind.setting: seconds for kind, seconds in rules.ages.items()}
+    from stado.core.retention import setting_of
+
+    ages = {setting_of(kind): seconds for kind, seconds in rules.ages.items()}
     return {**ages, "retention.keep_newest": rules.keep_newest}
 
 
@@ -312,7 +315,7 @@ def _tell_kept(account: _Account) -> None:
 def _kind_text(kind: Leftover, jobs: int) -> str:
     """`the logs of 3 jobs`"""
     from stado.cli.views import jobs_text
-    from stado.core.retention import Leftover
+    from stado.core.states import Leftover
 
     if kind is Leftover.JOB:
         return jobs_text(jobs)

@@ -17,8 +17,7 @@ from stado.cli.log_lines import LogLines
 from stado.cli.log_options import ALL_AS_IT_IS, LogView
 from stado.cli.outcomes import outcome_line
 from stado.cli.wait_reasons import WaitReasons
-from stado.core.retention import Leftover
-from stado.core.states import State
+from stado.core.states import Leftover, State
 from stado.errors import Unreadable
 from stado.jobs.expired import check_there
 from stado.jobs.followers import FollowerNote

@@ -24,7 +24,6 @@ from stado.core.envelope import (
 )
 from stado.core.ids import BASE_PATTERN, RUN_PATTERN, base_of, milliseconds
 from stado.core.notices import Rules
-from stado.core.retention import Leftover
 from stado.core.retries import RetryRule
 from stado.core.sidecar import CheckpointMeta, Sha256
 from stado.core.spec import (
@@ -38,7 +37,7 @@ from stado.core.spec import (
     Request,
     Spec,
 )
-from stado.core.states import Kind, NotifyOn, Opening, Reason, State, Verdict, WarningCode
+from stado.core.states import Kind, Leftover, NotifyOn, Opening, Reason, State, Verdict, WarningCode
 from stado.reports import PROGRESS_TEXT_MAX, live_flaw
 
 FORMAT_VERSION = 1

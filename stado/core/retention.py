@@ -14,6 +14,7 @@ import msgspec
 
 from stado.core.documents import Part
 from stado.core.durations import DURATION_SECONDS_MAX, duration_text
+from stado.core.states import Leftover
 
 AGE_SECONDS_MIN = 86_400
 """Nobody can set a lower age. So what ended within a day is there, and readers need not ask."""
@@ -40,27 +41,18 @@ class RetentionSettings(Part, frozen=True, kw_only=True):
     """So many ended jobs, those that were submitted last, are not touched."""
 
 
-class Leftover(StrEnum):
-    """What can go of a job."""
-
-    LOG = "log"
-    OUTPUTS = "outputs"
-    CHECKPOINTS = "checkpoints"
-    JOB = "job"
-    """The job itself, with all of these."""
-
-    @property
-    def setting(self) -> str:
-        """The name of the setting that says when."""
-        return f"retention.{_FIELDS[self]}"
-
-
 _FIELDS = {
     Leftover.LOG: "logs",
     Leftover.OUTPUTS: "outputs",
     Leftover.CHECKPOINTS: "checkpoints",
     Leftover.JOB: "jobs",
 }
+
+
+def setting_of(kind: Leftover) -> str:
+    """The name of the setting that says when."""
+    return f"retention.{_FIELDS[kind]}"
+
 
 PARTS = (Leftover.LOG, Leftover.OUTPUTS, Leftover.CHECKPOINTS)
 """What can go while the job stays."""
@@ -107,7 +99,7 @@ class Rules:
 
     def text(self, kind: Leftover) -> str:
         """`retention.logs 90d`"""
-        return f"{kind.setting} {duration_text(self.ages[kind])}"
+        return f"{setting_of(kind)} {duration_text(self.ages[kind])}"
 
     def due(self, *, rested_seconds: float, gone: Collection[Leftover]) -> list[Leftover]:
         """What of a job is old enough that has not gone already; the job itself goes first, and

@@ -173,3 +173,13 @@ class Kind(StrEnum):
 
     BEST = "best"
     LATEST = "latest"
+
+
+class Leftover(StrEnum):
+    """What can go of an ended job for its age."""
+
+    LOG = "log"
+    OUTPUTS = "outputs"
+    CHECKPOINTS = "checkpoints"
+    JOB = "job"
+    """The job itself, with all of these."""

@@ -17,8 +17,7 @@ from stado.core import keys
 from stado.core.documents import AnyDocument, decode
 from stado.core.inputs import check_artifact_name
 from stado.core.records import Artifact, Manifest, OutputFile, Record
-from stado.core.retention import Leftover
-from stado.core.states import State
+from stado.core.states import Leftover, State
 from stado.errors import Exists, NotFound, Refused, Unreadable
 from stado.jobs.expired import check_there, find_expired, refusal
 from stado.jobs.finding import find_job, was_deleted

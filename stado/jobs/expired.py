@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 from stado.core import keys
 from stado.core.records import Expired, Record
-from stado.core.retention import AGE_SECONDS_MIN, Leftover
+from stado.core.retention import AGE_SECONDS_MIN
+from stado.core.states import Leftover
 from stado.errors import Ambiguous, Conflict, Refused
 from stado.jobs.repository import Repository
 from stado.storage.port import walk

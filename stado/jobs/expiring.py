@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from stado.core import keys
 from stado.core.records import Checkpoint, Expired, Manifest, Record
-from stado.core.retention import Keeps, Leftover
-from stado.core.states import State
+from stado.core.retention import Keeps
+from stado.core.states import Leftover, State
 from stado.jobs.artifacts import uses_of
 from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
@@ -60,9 +60,10 @@ def holding_of(repo: Repository, record: Record, cells: Cells, kind: Leftover) -
 
 
 def expire(
-    repo: Repository, record: Record, cells: Cells, kind: Leftover, *, rule: str, by: str
-) -> Holding | Keeps:
-    """Lets it go; or what keeps it, found after the mark was made: then nothing went.
+    repo: Repository, record: Record, kind: Leftover, holding: Holding, *, rule: str, by: str
+) -> Keeps | None:
+    """Lets go what was found there; or what keeps it, found after the mark was made: then nothing
+    went.
 
     Writes the mark, deletes the objects, writes that they have gone, deletes the first mark. A
     crash between leaves a mark, by which readers know; the same call goes on."""
@@ -80,13 +81,12 @@ def expire(
         keeps = keeps_outputs(repo, record.id)
         if keeps is not None:
             return keeps
-    holding = holding_of(repo, record, cells, kind)
     for bulk in _bulks(holding.objects):
         repo.tasks.map(lambda key: repo.store.delete(key, None), bulk, limit=PARALLEL_REQUESTS)
     gone = mark.evolve(gone=True, objects=len(holding.objects), bytes=holding.size)
     repo.create(gone.own_key(), gone)
     repo.store.delete(mark.own_key(), None)
-    return holding
+    return None
 
 
 def note_nothing(repo: Repository, record: Record, kind: Leftover, *, rule: str, by: str) -> None:

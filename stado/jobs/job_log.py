@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from stado.core.moves import clip
 from stado.core.records import Ending, LogAccount
-from stado.core.retention import Leftover
+from stado.core.states import Leftover
 from stado.errors import Unreadable
 from stado.jobs.expired import find_expired, gone_text
 from stado.jobs.log_segments import epochs_with_log

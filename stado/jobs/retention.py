@@ -16,8 +16,8 @@ from datetime import datetime
 
 from stado.core import keys
 from stado.core.records import Record
-from stado.core.retention import PARTS, Keeps, Leftover, Rules
-from stado.core.states import Opening, State
+from stado.core.retention import PARTS, Keeps, Rules
+from stado.core.states import Leftover, Opening, State
 from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs.deletion import check_pipeline_over, delete
 from stado.jobs.expiring import (
@@ -191,11 +191,10 @@ class Retention:
         if apply and not holding.objects and not begun:
             note_nothing(self._repo, record, kind, rule=rule, by=self._by)
         elif apply:
-            done = expire(self._repo, record, cells, kind, rule=rule, by=self._by)
-            if isinstance(done, Keeps):
-                return Outcome(record.id, kind, rule, old.rested_at, done)
-            holding = done
-            self._tell(record.id, kind, rule, len(done.objects), done.size)
+            keeps = expire(self._repo, record, kind, holding, rule=rule, by=self._by)
+            if keeps is not None:
+                return Outcome(record.id, kind, rule, old.rested_at, keeps)
+            self._tell(record.id, kind, rule, len(holding.objects), holding.size)
         objects, size = len(holding.objects), holding.size
         return Outcome(record.id, kind, rule, old.rested_at, None, objects, size)
 
@@ -285,7 +284,7 @@ class _MarkWalk:
 
 def _has_gone_since(marks: Sequence[_Mark], rested_at: datetime) -> bool:
     """Whether nothing was left since: a job that was retried has come to rest after the mark."""
-    return any(mark.gone and mark.at >= rested_at for mark in marks)
+    return any(mark.gone and mark.at > rested_at for mark in marks)
 
 
 def _has_gone(marks: Sequence[_Mark], epoch: int) -> bool:

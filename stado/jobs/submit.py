@@ -68,9 +68,9 @@ def submit(
     by-user entry, then for each job its index entry and its queue record, then marks the run record
     complete. A crash between leaves a run record that is not complete: submitting again, or the
     coordinator, finishes it. Raises `Refused` (`run_id_conflict`) when the run id belongs to
-    another request, (`run_id_reserved`) when it means something else, or is one of a pipeline's step or of a
-    schedule, (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the snapshot is
-    not in the store, (`input_missing`) when the output of a job has just gone."""
+    another request, (`run_id_reserved`) when it means something else, or is one of a pipeline's
+    step or of a schedule, (`job_deleted`) when its jobs were deleted, (`snapshot_missing`) when the
+    snapshot is not in the store, (`input_missing`) when the output of a job has just gone."""
     check_run_id(run_id)
     check_not_of_step(run_id)
     check_not_of_schedule(run_id)

@@ -13,9 +13,8 @@ from contextlib import suppress
 
 from stado.core import ids, keys
 from stado.core.records import RunRecord
-from stado.core.retention import Leftover
 from stado.core.spec import Input
-from stado.core.states import Opening, State
+from stado.core.states import Leftover, Opening, State
 from stado.errors import Exists, Refused, Unreadable
 from stado.jobs.expired import find_expired
 from stado.jobs.repository import PARALLEL_REQUESTS, Repository

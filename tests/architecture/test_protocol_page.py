@@ -18,6 +18,7 @@ from stado.core import (
     keys,
     ledger,
     records,
+    retention,
     retries,
     schedules,
     settings,
@@ -70,6 +71,7 @@ _SAMPLES = {
     "slot:6": "000003",
     "held": "user.ada~000003",
     "schedule": "nightly",
+    "kind": "log",
 }
 """What stands for each placeholder of a key."""
 
@@ -101,9 +103,18 @@ _ARGUMENTS: Mapping[str, Any] = {
     "digest": _SAMPLES["digest"],
     "use_name": _SAMPLES["use"],
     "schedule_id": _SAMPLES["schedule"],
+    "kind": _SAMPLES["kind"],
 }
 
-_NO_KEYS = {"component", "epoch_of_save", "job_of_record", "run_of_key", "schedule_of_key"}
+_NO_KEYS = {
+    "component",
+    "epoch_of_log",
+    "epoch_of_save",
+    "job_of_record",
+    "run_of_key",
+    "run_of_taken",
+    "schedule_of_key",
+}
 """Functions of `stado.core.keys` that give a text which is no key; parsers are left out too."""
 
 
@@ -134,7 +145,16 @@ def models() -> dict[str, type[Part]]:
     found = {
         name: model
         for module in (
-            *(budgets, hints, ledger, records, retries, schedules, settings, sidecar, spec),
+            budgets,
+            hints,
+            ledger,
+            records,
+            retention,
+            retries,
+            schedules,
+            settings,
+            sidecar,
+            spec,
         )
         for name, model in getmembers(module, isclass)
         if issubclass(model, Part) and model.__module__ == module.__name__

@@ -1,0 +1,600 @@
+"""What ended jobs left goes by age, and never what somebody names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stado.core import keys
+from stado.core.inputs import parse_wanted
+from stado.core.retention import (
+    PARTS,
+    Keeps,
+    RetentionSettings,
+    Rules,
+    rules_of,
+)
+from stado.core.schedules import Schedule
+from stado.core.spec import Spec, make_request
+from stado.core.states import JobType, Leftover, State, Verdict
+from stado.errors import NotFound, Refused
+from stado.jobs import schedules
+from stado.jobs.artifacts import publish, read_artifact
+from stado.jobs.changes import rerun, retry
+from stado.jobs.downloads import download
+from stado.jobs.expired import LOG_EXPIRED, OUTPUTS_EXPIRED, check_there, told_expired
+from stado.jobs.finding import was_deleted
+from stado.jobs.inputs import pieces_of, pin_input
+from stado.jobs.retention import Outcome, Retention
+from stado.jobs.submit import submit
+from stado.storage.observe import CountingStore, Operation
+from stado.storage.port import Store
+from tests.jobs.actors import Actor, Crash, mortal
+from tests.jobs.test_artifacts import FILES, left, published
+from tests.jobs.test_policies import Folder
+from tests.jobs.world import World
+
+DAY = 86_400
+ALL = RetentionSettings(
+    logs=30 * DAY, outputs=30 * DAY, checkpoints=30 * DAY, jobs=None, keep_newest=0
+)
+JOBS = RetentionSettings(jobs=30 * DAY, keep_newest=0)
+
+
+def only(kind: Leftover, days: int = 30, newest: int = 0) -> Rules:
+    return Rules(ages={kind: days * DAY}, keep_newest=newest)
+
+
+def applied(
+    world: World, rules: Rules, *, store: Store | None = None, apply: bool = True, most: int = 10**6
+) -> list[Outcome]:
+    repo = world.repo if store is None else world.repo_over(store)
+    walk = Retention(repo, rules, by="ada").outcomes(apply=apply, jobs_max=most)
+    return [outcome for some in walk for outcome in some]
+
+
+def keeps(outcomes: list[Outcome]) -> dict[tuple[str, Leftover], Keeps | None]:
+    return {(one.job_id, one.kind): one.keeps for one in outcomes}
+
+
+def ended(world: World, folder: Path, verdict: Verdict = Verdict.COMPLETED, **spec: object) -> str:
+    """A job at rest that left a log, files and a checkpoint."""
+    job = left(world, folder, verdict=verdict) if not spec else _of_spec(world, verdict, **spec)
+    world.store.create(keys.log_segment(job, 1, 0), b"printed\n")
+    world.store.create(keys.log_segment(job, 1, 8), b"more\n")
+    Folder(world, folder / "saves" / job, job).save()
+    return job
+
+
+def _of_spec(world: World, verdict: Verdict, **spec: object) -> str:
+    job = world.submit(spec=Spec(command="", **spec))  # type: ignore[arg-type]
+    world.end(world.claimed_of(job), verdict)
+    return job
+
+
+def later(world: World, days: float = 31) -> None:
+    world.clock.sleep(days * DAY)
+
+
+def files_of(world: World, job: str) -> dict[Leftover, list[str]]:
+    """What there is of each kind, other marks aside."""
+    output = [keys.output_file(job, 1, path) for path in FILES]
+    return {
+        Leftover.LOG: world.names(keys.log_folder(job)),
+        Leftover.OUTPUTS: [key for key in output if world.has(key)],
+        Leftover.CHECKPOINTS: world.names(keys.checkpoints_folder(job)),
+    }
+
+
+def record(world: World, job: str) -> State:
+    (state,) = world.states(job)
+    return state
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def test_nothing_goes_and_nothing_is_asked_while_no_rule_is_set(
+    world: World, tmp_path: Path
+) -> None:
+    """R260"""
+    job = ended(world, tmp_path)
+    later(world, 3000)
+    store = CountingStore(world.store, world.tasks)
+    assert applied(world, rules_of(RetentionSettings()), store=store) == []
+    assert store.snapshot().of() == 0
+    assert all(files_of(world, job).values())
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_each_kind_goes_by_its_own_age_and_alone(
+    world: World, tmp_path: Path, kind: Leftover
+) -> None:
+    """R260: what is younger stays, and so does all else of the job."""
+    old = ended(world, tmp_path)
+    later(world, 20)
+    young = ended(world, tmp_path)
+    later(world, 11)
+    before = files_of(world, old)
+    assert keeps(applied(world, only(kind), apply=False)) == {(old, kind): None}
+    assert files_of(world, old) == before, "a look deletes nothing"
+    (outcome,) = applied(world, only(kind))
+    assert outcome.objects >= len(before[kind])
+    assert outcome.size > 0
+    assert {**before, kind: []} == files_of(world, old)
+    assert all(files_of(world, young).values())
+    assert applied(world, only(kind)) == [], "what has gone is not looked at again"
+    assert record(world, old) is State.COMPLETED
+
+
+def test_the_newest_jobs_are_not_touched(world: World, tmp_path: Path) -> None:
+    """R261"""
+    jobs = []
+    for _ in range(4):
+        jobs.append(ended(world, tmp_path))
+        later(world, 1)
+    later(world)
+    found = keeps(applied(world, only(Leftover.LOG, newest=2)))
+    assert [found[job, Leftover.LOG] for job in jobs] == [None, None, Keeps.NEWEST, Keeps.NEWEST]
+    assert [bool(files_of(world, job)[Leftover.LOG]) for job in jobs] == [False, False, True, True]
+
+
+def test_a_job_goes_with_all_that_it_left_and_its_run_id_stays_taken(
+    world: World, tmp_path: Path
+) -> None:
+    """R260"""
+    job = ended(world, tmp_path)
+    later(world)
+    applied(world, only(Leftover.LOG))
+    (outcome,) = applied(world, rules_of(JOBS))
+    assert (outcome.kind, outcome.keeps) == (Leftover.JOB, None)
+    assert was_deleted(world.repo, job)
+    assert not any(files_of(world, job).values())
+    assert world.states(job) == set()
+    assert world.names(keys.expired_folder("log")) == []
+    request = make_request(["true"], Spec(command=""), batch=False)
+    with pytest.raises(Refused) as error:
+        submit(world.repo, run_id="run-1", request=request, submitter="ada")
+    assert error.value.code == "job_deleted"
+
+
+def test_of_so_many_jobs_those_that_stay_do_not_count(world: World, tmp_path: Path) -> None:
+    """So that each run gets further, however much is kept."""
+    jobs = [ended(world, tmp_path) for _ in range(3)]
+    kept = [ended(world, tmp_path) for _ in range(3)]
+    for job in kept:
+        published(world, job)
+    later(world)
+    assert sum(one.keeps is None for one in applied(world, only(Leftover.OUTPUTS), most=2)) == 2
+    assert sum(one.keeps is None for one in applied(world, only(Leftover.OUTPUTS), most=2)) == 1
+    assert not any(files_of(world, job)[Leftover.OUTPUTS] for job in jobs)
+
+
+# --- what keeps ------------------------------------------------------------------------------
+
+
+def test_what_an_artifact_names_stays(world: World, tmp_path: Path) -> None:
+    """R262"""
+    job = ended(world, tmp_path)
+    published(world, job)
+    later(world)
+    for rules in (only(Leftover.OUTPUTS), rules_of(JOBS)):
+        (kind,) = rules.ages
+        assert keeps(applied(world, rules)) == {(job, kind): Keeps.PUBLISHED}
+    assert all(files_of(world, job).values())
+
+
+def _taking(world: World, job: str) -> Spec:
+    wanted = pin_input(
+        world.repo, parse_wanted(f"data={job}"), job_named=lambda name: name, tell=lambda _: None
+    )
+    return Spec(command="", inputs=[wanted])
+
+
+@pytest.mark.parametrize(
+    "verdict", [None, Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT, Verdict.PAUSED]
+)
+def test_what_a_job_takes_along_that_may_still_start_stays(
+    world: World, tmp_path: Path, verdict: Verdict | None
+) -> None:
+    """R262: also where it may be retried."""
+    job = ended(world, tmp_path)
+    child = world.submit(spec=_taking(world, job))
+    if verdict is not None:
+        world.end(world.claimed_of(child), verdict)
+    later(world)
+    rules = only(Leftover.OUTPUTS)
+    assert keeps(applied(world, rules))[job, Leftover.OUTPUTS] is Keeps.TAKEN_ALONG
+    found = keeps(applied(world, rules_of(JOBS), apply=False))
+    assert found[job, Leftover.JOB] is Keeps.TAKEN_ALONG
+    if verdict in (Verdict.FAILED, Verdict.CANCELLED, Verdict.TIMED_OUT):
+        assert retry(world.repo, child, by="ada", note=None)
+
+
+def test_it_goes_once_all_that_take_it_along_have_completed_or_are_deleted(
+    world: World, tmp_path: Path
+) -> None:
+    """R262: of a batch each job counts; one that is completed and deleted counts once."""
+    job = ended(world, tmp_path)
+    batch = world.submit("one", "two", spec=_taking(world, job))
+    world.end(world.claimed_of(f"{batch}-1"))
+    world.end(world.claimed_of(f"{batch}-2"), Verdict.FAILED)
+    later(world)
+    assert keeps(applied(world, only(Leftover.OUTPUTS)))[job, Leftover.OUTPUTS] is (
+        Keeps.TAKEN_ALONG
+    )
+    stored = world.repo.find_run("run-2")
+    assert stored is not None
+    noted = stored.value.evolve(deleted=[1])  # as whoever deletes it notes before the record goes
+    world.store.replace(keys.run("run-2"), noted.encode(), stored.version)
+    assert keeps(applied(world, only(Leftover.OUTPUTS)))[job, Leftover.OUTPUTS] is (
+        Keeps.TAKEN_ALONG
+    )
+    retry(world.repo, f"{batch}-2", by="ada", note=None)
+    world.end(world.claimed_of(f"{batch}-2"))
+    assert keeps(applied(world, only(Leftover.OUTPUTS)))[job, Leftover.OUTPUTS] is None
+
+
+def test_what_a_schedule_takes_along_stays_until_it_is_removed(
+    world: World, tmp_path: Path
+) -> None:
+    """R262"""
+    job = ended(world, tmp_path)
+    request = make_request(["true"], _taking(world, job), batch=False)
+    now = world.repo.now()
+    schedules.create(
+        world.repo,
+        Schedule(
+            name="nightly",
+            cron="0 3 * * *",
+            zone="UTC",
+            request=request,
+            created_at=now,
+            created_by="ada",
+            changed_at=now,
+            changed_by="ada",
+            nonce="",
+        ),
+    )
+    later(world)
+    rules = only(Leftover.OUTPUTS)
+    assert keeps(applied(world, rules)) == {(job, Leftover.OUTPUTS): Keeps.TAKEN_ALONG}
+    schedules.remove(world.repo, "nightly", by="ada")
+    assert keeps(applied(world, rules)) == {(job, Leftover.OUTPUTS): None}
+
+
+def test_checkpoints_of_a_job_that_may_be_retried_stay_and_so_do_those_of_policies(
+    world: World, tmp_path: Path
+) -> None:
+    """R262"""
+    failed = ended(world, tmp_path, Verdict.FAILED)
+    train = world.submit(spec=Spec(command="", type=JobType.TRAIN))
+    claimed = world.claimed_of(train)
+    saves = Folder(world, tmp_path / "train", train)
+    kept = [saves.save(value) for value in (3.0, 1.0, 2.0)]
+    world.end(claimed)
+    later(world)
+    found = keeps(applied(world, only(Leftover.CHECKPOINTS)))
+    assert found[failed, Leftover.CHECKPOINTS] is Keeps.MAY_BE_RETRIED
+    assert found[train, Leftover.CHECKPOINTS] is None
+    assert world.names(keys.checkpoints_folder(failed))
+    there = set(world.names(keys.checkpoints_folder(train)))
+    for save in (kept[0], kept[2]):  # the best, and the latest
+        assert {save.ref.manifest, *(p for f in save.checkpoint.files for p in f.parts)} <= there
+    assert kept[1].ref.manifest not in there
+
+
+def test_a_job_that_goes_on_is_left_alone(world: World, tmp_path: Path) -> None:
+    """R262: what a slow writer left under a prefix at rest says nothing."""
+    job = ended(world, tmp_path, Verdict.FAILED)
+    stale = world.record(State.FAILED, job)
+    later(world)
+    retry(world.repo, job, by="ada", note=None)
+    world.store.create(keys.record(State.FAILED, job), stale.encode())
+    later(world)
+    found = keeps(applied(world, rules_of(ALL.evolve(jobs=40 * DAY, logs=10 * DAY))))
+    assert set(found.values()) <= {Keeps.GOES_ON}
+    assert world.states(job) == {State.FAILED, State.QUEUED}
+
+
+def test_what_a_later_life_left_goes_by_its_own_age(world: World, tmp_path: Path) -> None:
+    job = ended(world, tmp_path, Verdict.FAILED)
+    later(world)
+    applied(world, only(Leftover.LOG))
+    retry(world.repo, job, by="ada", note=None)
+    claimed = world.claimed_of(job)
+    world.store.create(keys.log_segment(job, 2, 0), b"again\n")
+    world.end(claimed)
+    assert applied(world, only(Leftover.LOG)) == []
+    later(world)
+    assert keeps(applied(world, only(Leftover.LOG))) == {(job, Leftover.LOG): None}
+    assert world.names(keys.log_folder(job)) == []
+
+
+# --- who asks for it -------------------------------------------------------------------------
+
+
+def test_who_asks_for_what_has_gone_is_told_so(world: World, tmp_path: Path) -> None:
+    """R263: and not that the job left nothing."""
+    job = ended(world, tmp_path)
+    nothing = world.submit()
+    world.end(world.claimed_of(nothing))
+    later(world)
+    applied(world, rules_of(ALL))
+    for kind, code in ((Leftover.LOG, LOG_EXPIRED), (Leftover.OUTPUTS, OUTPUTS_EXPIRED)):
+        with pytest.raises(Refused, match=f"retention.{kind.value}") as error:
+            check_there(world.repo, world.record(State.COMPLETED, job), kind)
+        assert error.value.code == code
+        check_there(world.repo, world.record(State.COMPLETED, nothing), kind)
+    for call in (
+        lambda: publish(world.repo, job_id=job, name="digits", by="ada"),
+        lambda: _taking(world, job),
+    ):
+        with pytest.raises(Refused) as error:
+            call()
+        assert error.value.code == OUTPUTS_EXPIRED
+
+
+def test_a_download_that_loses_its_files_on_the_way_says_so_and_keeps_what_it_has(
+    world: World, tmp_path: Path
+) -> None:
+    """R263"""
+    job = ended(world, tmp_path)
+    later(world)
+    before = world.record(State.COMPLETED, job)
+
+    def fetch(folder: Path) -> object:
+        return download(world.repo, job_id=job, epoch=1, folder=folder)
+
+    folder = tmp_path / "here"
+    gone = [False]
+
+    with pytest.raises(Refused) as error, told_expired(world.repo, before):
+        world.store.delete(keys.output_file(job, 1, "model/w"), None)
+        world.store.create(keys.expiring("outputs", job, 1), _going(world, job))
+        gone[0] = True
+        fetch(folder)
+    assert gone[0]
+    assert error.value.code == OUTPUTS_EXPIRED
+    assert (folder / "note").read_bytes() == FILES["note"]
+
+
+def _going(world: World, job: str) -> bytes:
+    from stado.core.records import Expired
+
+    return Expired(
+        job_id=job,
+        epoch=1,
+        kind=Leftover.OUTPUTS,
+        at=world.repo.now(),
+        by="ada",
+        rule="retention.outputs 30d",
+        gone=False,
+    ).encode()
+
+
+def test_of_what_ended_within_a_day_nobody_asks(world: World, tmp_path: Path) -> None:
+    """The lowest age that can be set is a day."""
+    job = ended(world, tmp_path)
+    later(world, 0.9)
+    store = CountingStore(world.store, world.tasks)
+    check_there(world.repo_over(store), world.record(State.COMPLETED, job), Leftover.LOG)
+    assert store.snapshot().of() == 0
+
+
+# --- who is interrupted, and who comes in between --------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*PARTS, Leftover.JOB])
+@pytest.mark.parametrize("applied_before", [True, False])
+def test_who_applies_the_rules_may_die_at_any_request(
+    tmp_path: Path, kind: Leftover, applied_before: bool
+) -> None:
+    """R264: the next run completes it, and nothing else goes."""
+    for number in itertools.count():
+        world = World()
+        job, other = (ended(world, tmp_path / f"{number}") for _ in range(2))
+        published(world, other)
+        later(world)
+        store = mortal(world.store, at=number, applied=applied_before)
+        try:
+            applied(world, only(kind), store=store)
+        except Crash:
+            died = True
+        else:
+            died = False
+        for _ in range(2):
+            applied(world, only(kind))
+        found = files_of(world, job)
+        assert not any(found.values()) if kind is Leftover.JOB else not found[kind]
+        assert all(files_of(world, other)[one] for one in PARTS if one is not kind)
+        assert files_of(world, other)[Leftover.OUTPUTS] or kind not in (
+            Leftover.OUTPUTS,
+            Leftover.JOB,
+        )
+        if kind is Leftover.JOB:
+            assert world.states(job) == set()
+            assert world.states(other) == {State.COMPLETED}
+        else:
+            marks = world.names(keys.expired_folder(kind.value))
+            assert keys.expired(kind.value, job, 1) in marks
+            if kind is not Leftover.LOG:
+                assert all(files_of(world, job)[one] for one in PARTS if one is not kind)
+        if not died:
+            break
+    assert number > 6
+
+
+def _each_meeting(
+    tmp_path: Path,
+    rules: Rules,
+    other: Callable[[World, Store, str], object],
+    prepared: Callable[[World, Path], str],
+    check: Callable[[World, str, Actor], None],
+    stride: int = 1,
+) -> int:
+    """The one who applies the rules stops after each of its requests; the other does all of what
+    it does, or stops after each, and the first goes on."""
+    meetings = 0
+    for theirs in itertools.count(step=stride):
+        for ours in itertools.count(step=stride):
+            world = World()
+            job = prepared(world, tmp_path / f"{theirs}-{ours}")
+            keeper = Actor(world.store, lambda store, w=world: applied(w, rules, store=store))
+            comer = Actor(world.store, lambda store, w=world, j=job: other(w, store, j))
+            comer_alive = comer.step(theirs)
+            keeper_alive = keeper.step(ours)
+            comer.finish()
+            keeper.finish()
+            if keeper.error is not None:
+                raise keeper.error
+            check(world, job, comer)
+            meetings += 1
+            if not keeper_alive:
+                break
+        if not comer_alive:
+            return meetings
+    raise AssertionError
+
+
+def _old_job(world: World, folder: Path) -> str:
+    job = left(world, folder, files={"note": b"hi"})
+    later(world)
+    return job
+
+
+@pytest.mark.parametrize("kind", [Leftover.OUTPUTS, Leftover.JOB])
+def test_of_a_publish_and_retention_none_leaves_a_version_without_files(
+    tmp_path: Path, kind: Leftover
+) -> None:
+    """R264"""
+
+    def check(world: World, job: str, publisher: Actor) -> None:
+        if publisher.error is not None:
+            assert isinstance(publisher.error, Refused)
+            return
+        artifact, _ = read_artifact(world.repo, "digits", 1)
+        assert all(world.has(file.key) for file in artifact.files)
+
+    meetings = _each_meeting(
+        tmp_path,
+        only(kind),
+        lambda world, store, job: publish(
+            world.repo_over(store), job_id=job, name="digits", by="ada"
+        ),
+        _old_job,
+        check,
+    )
+    assert meetings > 100
+
+
+@pytest.mark.parametrize("kind", [Leftover.OUTPUTS, Leftover.JOB])
+def test_of_a_submission_and_retention_none_is_acknowledged_whose_input_is_gone(
+    tmp_path: Path, kind: Leftover
+) -> None:
+    """R264"""
+
+    def take(world: World, store: Store, job: str) -> object:
+        repo = world.repo_over(store)
+        wanted = pin_input(
+            repo, parse_wanted(f"data={job}"), job_named=lambda name: name, tell=lambda _: None
+        )
+        request = make_request(["true"], Spec(command="", inputs=[wanted]), batch=False)
+        return submit(repo, run_id="child", request=request, submitter="ada")
+
+    def check(world: World, job: str, submitter: Actor) -> None:
+        if submitter.error is not None:
+            assert isinstance(submitter.error, Refused | NotFound)
+            return
+        run = world.repo.find_run("child")
+        assert run is not None
+        for piece in pieces_of(world.repo, run.value.request.shared.inputs[0]):
+            assert world.has(piece.key)
+
+    assert _each_meeting(tmp_path, only(kind), take, _old_job, check) > 100
+
+
+def test_a_retry_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    """R264: neither what it goes on from, nor what it prints."""
+    kinds = Rules(ages=dict.fromkeys(PARTS, 30 * DAY), keep_newest=0)
+
+    def prepared(world: World, folder: Path) -> str:
+        job = ended(world, folder, Verdict.FAILED)
+        later(world)
+        return job
+
+    def go_on(world: World, store: Store, job: str) -> object:
+        answer = retry(world.repo_over(store), job, by="ada", note=None)
+        store.create(keys.log_segment(job, 2, 0), b"again\n")
+        return answer
+
+    def check(world: World, job: str, retrier: Actor) -> None:
+        assert retrier.error is None
+        assert world.find(job).state is State.QUEUED
+        assert world.names(keys.checkpoints_folder(job))
+        assert world.has(keys.log_segment(job, 2, 0))
+
+    assert _each_meeting(tmp_path, kinds, go_on, prepared, check) > 50
+
+
+def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> None:
+    """R264"""
+    rules = rules_of(ALL.evolve(jobs=60 * DAY))
+
+    def check(world: World, job: str, second: Actor) -> None:
+        assert second.error is None
+        assert not any(files_of(world, job).values())
+
+    def again(world: World, store: Store, _job: str) -> object:
+        return applied(world, rules, store=store)
+
+    def prepared(world: World, folder: Path) -> str:
+        job = ended(world, folder)
+        later(world)
+        return job
+
+    assert _each_meeting(tmp_path, rules, again, prepared, check, stride=3) > 50
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+def test_requests_of_a_walk_and_of_each_job_that_goes(world: World, tmp_path: Path) -> None:
+    """R265: what is young, or has gone, costs listings of a thousand and nothing else."""
+    job = ended(world, tmp_path)
+    later(world)
+    for _ in range(30):
+        world.submit()
+        world.end(world.claimed_of(world.entries()[0].job_id))
+    walk, cells = 4 + 1, 1  # the prefixes, the marks of a kind; the cells
+    for kind, lists, reads, objects in (
+        (Leftover.LOG, 1, 1, 2),
+        (Leftover.OUTPUTS, 4, 2, len(FILES) + 1),
+        (Leftover.CHECKPOINTS, 1, 1, 2),
+    ):
+        store = CountingStore(world.store, world.tasks)
+        applied(world, only(kind), store=store)
+        asked = store.snapshot()
+        assert asked.of(Operation.LIST) == walk + cells + lists, kind
+        assert asked.of(Operation.GET) == reads, kind
+        assert asked.of(Operation.CREATE) == 2, kind
+        assert asked.of(Operation.DELETE) == objects + 1, kind
+    gone = CountingStore(world.store, world.tasks)
+    applied(world, rules_of(ALL), store=gone)
+    assert (gone.snapshot().of(Operation.LIST), gone.snapshot().of()) == (4 + 3, 4 + 3)
+    assert not any(files_of(world, job).values())
+
+
+def test_a_rerun_of_what_took_it_along_is_refused(world: World, tmp_path: Path) -> None:
+    """R263"""
+    job = ended(world, tmp_path)
+    child = world.submit(spec=_taking(world, job))
+    world.end(world.claimed_of(child))
+    later(world)
+    applied(world, only(Leftover.OUTPUTS))
+    with pytest.raises(Refused) as error:
+        rerun(world.repo, child, run_id=None, submitter="ada")
+    assert error.value.code == "input_missing"
