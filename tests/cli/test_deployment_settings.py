@@ -54,6 +54,15 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
             "80",
             "from how much of a budget on it is told that it will be spent",
         ),
+        ("retention.logs", "for ever", "how long logs are kept, from when their jobs ended"),
+        (
+            "retention.outputs",
+            "for ever",
+            "how long output files are kept, from when their jobs ended",
+        ),
+        ("retention.checkpoints", "for ever", "how long checkpoints of completed jobs are kept"),
+        ("retention.jobs", "for ever", "how long ended jobs are kept, with all that they left"),
+        ("retention.keep_newest", "100", "how many of the newest ended jobs are never touched"),
         ("notify.rules", "none", "on which channels is told what becomes of any job"),
     ]
     assert len({line.rindex("  ") for line in stado.ok("settings", "list").splitlines()}) == 1

@@ -18,12 +18,14 @@ from msgspec.structs import replace
 from stado.core import keys
 from stado.core.costs import NO_CATALOG
 from stado.core.events import EventKind
+from stado.core.inputs import JobOutput, Wanted
 from stado.core.pipelines import parse_step
-from stado.core.records import Capacity, Ending, HostOrder, Intent, Phase, Ran
+from stado.core.records import Capacity, Ending, Expired, HostOrder, Intent, Phase, Ran
+from stado.core.retention import PARTS, Rules
 from stado.core.schedules import REMOVED_KEPT, OverlapPolicy, Schedule
 from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
-from stado.core.states import JobType, State, Verdict
+from stado.core.states import JobType, Leftover, State, Verdict
 from stado.core.usage import Use, use_key
 from stado.errors import Denied, NotFound, Refused, SendFailed
 from stado.jobs import saving, schedules, snapshots
@@ -40,6 +42,7 @@ from stado.jobs.deployments import read_deployment
 from stado.jobs.endings import give_verdict, settle
 from stado.jobs.estimates import read_estimates
 from stado.jobs.events import events_of
+from stado.jobs.expired import check_there
 from stado.jobs.finding import find_job
 from stado.jobs.followers import RENEWAL_SECONDS, FollowerNote
 from stado.jobs.health import Holdings, agents
@@ -51,17 +54,20 @@ from stado.jobs.host_orders import (
     open_host,
 )
 from stado.jobs.host_reaps import newest_reaps, reap
+from stado.jobs.inputs import pin_input
 from stado.jobs.ledger import Compaction, Ledger, Pace, look_at_ledger, read_uses
 from stado.jobs.ledger_rebuild import Rebuild
 from stado.jobs.life import LifeSigns
 from stado.jobs.limit_sight import LimitSight
 from stado.jobs.listings import newest
 from stado.jobs.notices import undelivered
+from stado.jobs.outputs import publish
 from stado.jobs.policies import download_save, find_save, newest_policies
 from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
 from stado.jobs.repository import Repository
 from stado.jobs.rest_rows import RestRowsKept
+from stado.jobs.retention import Retention
 from stado.jobs.rooms import Rooms
 from stado.jobs.settings import change_setting, read_settings
 from stado.jobs.status import story
@@ -122,6 +128,8 @@ def requests_of_submitters() -> set[Request]:
     _read_hints(requests)
     _read_the_ledger(requests)
     _keep_a_schedule(requests)
+    _take_along(requests)
+    _let_go(requests, apply=True)
     return requests
 
 
@@ -143,6 +151,7 @@ def requests_of_readers() -> set[Request]:
     _read_hints(requests)
     _read_the_ledger(requests)
     _look_at_schedules(requests)
+    _let_go(requests, apply=False)
     return requests
 
 
@@ -308,6 +317,7 @@ def _following_moves() -> dict[str, Move]:
         "submit what waits": _submit_waiting,
         "end what is waited for": _end_awaited,
         "complete what a step follows": _complete_root,
+        "complete what a step cannot follow": _complete_expired_root,
     }
 
 
@@ -447,7 +457,81 @@ def _complete_root(world: World, store: Store, job: str) -> None:
         _bring(world.repo, archive)
     steps = [Step(name="export", command="make")]
     root = world.submit(spec=Spec(command="", snapshot=_SNAPSHOT, then=steps))
-    end(world.repo_over(store), world.claimed_of(root))
+    claimed = world.claimed_of(root)
+    _leave_a_file(world, root)
+    end(world.repo_over(store), claimed)
+
+
+def _complete_expired_root(world: World, store: Store, job: str) -> None:
+    """What it left is marked as gone: its step is not launched."""
+    steps = [Step(name="export", command="make")]
+    root = world.submit(spec=Spec(command="", then=steps))
+    claimed = world.claimed_of(root)
+    _leave_a_file(world, root)
+    _mark(world, root)
+    end(world.repo_over(store), claimed)
+
+
+def _leave_a_file(world: World, job: str) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "result").write_bytes(b"42")
+        publish(world.repo, job_id=job, epoch=1, folder=Path(folder), partial=False)
+
+
+def _mark(world: World, job: str) -> None:
+    mark = Expired(
+        job_id=job,
+        epoch=1,
+        kind=Leftover.OUTPUTS,
+        at=world.repo.now(),
+        by="ada",
+        rule="retention.outputs 30d",
+        gone=True,
+    )
+    world.repo.create(mark.own_key(), mark)
+
+
+def _let_go(requests: set[Request], *, apply: bool) -> None:
+    """By age: what each of some jobs left, then the jobs; one of them is taken along by another."""
+    world = World()
+    first, second = world.submit(), world.submit()
+    for job in (first, second):
+        claimed = world.claimed_of(job)
+        _leave_a_file(world, job)
+        world.store.create(keys.log_segment(job, 1, 0), b"printed")
+        world.store.create(keys.checkpoint_part(job, 1, 1, 1), b"part")
+        world.end(claimed)
+    wanted = Wanted("data", JobOutput(first, ""))
+    taken = pin_input(world.repo, wanted, job_named=lambda name: name, tell=lambda _: None)
+    world.submit(spec=Spec(command="", inputs=[taken]))
+    world.clock.sleep(40 * 86_400)
+    store = RecordingStore(world.store, requests)
+    parts = Rules({Leftover.JOB: 60 * 86_400, **dict.fromkeys(PARTS, 30 * 86_400)}, keep_newest=0)
+    list(Retention(world.repo_over(store), parts, by="ada").outcomes(apply=apply, jobs_max=9))
+    _mark(world, second)
+    with pytest.raises(Refused):
+        check_there(world.repo_over(store), world.find(second).record, Leftover.OUTPUTS)
+    world.clock.sleep(40 * 86_400)
+    list(Retention(world.repo_over(store), parts, by="ada").outcomes(apply=apply, jobs_max=9))
+    assert (find_job(world.repo, second) is None) == apply
+
+
+def _take_along(requests: set[Request]) -> None:
+    """By a submission, and by a schedule; and no more."""
+    world = World()
+    job = world.submit()
+    claimed = world.claimed_of(job)
+    _leave_a_file(world, job)
+    world.end(claimed)
+    repo = world.repo_over(RecordingStore(world.store, requests))
+    taken = pin_input(
+        repo, Wanted("data", JobOutput(job, "")), job_named=lambda name: name, tell=lambda _: None
+    )
+    request = make_request(["true"], Spec(command="", inputs=[taken]), batch=False)
+    base = submit(repo, run_id="taking", request=request, submitter="ada").base_id
+    cancel(repo, base, by="ada")
+    delete(repo, base, by="ada")
+    assert not world.names(keys.taken_folder(job))
 
 
 def _beat(world: World, store: Store, job: str) -> None:
