@@ -64,14 +64,21 @@ class _Account:
     goes: dict[Leftover, _Sum] = field(default_factory=lambda: defaultdict(_Sum))
     kept: Counter[tuple[Leftover, Keeps]] = field(default_factory=Counter)
     all: list[Outcome] = field(default_factory=list)
+    """But what is not there, and is noted as gone all the same."""
+    looked_at: int = 0
     most: int = _MOST_DEFAULT
+    _jobs: set[str] = field(default_factory=set)
 
     def add(self, outcome: Outcome) -> None:
-        self.all.append(outcome)
-        if outcome.keeps is None:
-            self.goes[outcome.kind].add(outcome)
-        else:
+        self.looked_at += 1
+        if outcome.keeps is not None:
             self.kept[outcome.kind, outcome.keeps] += 1
+            self.all.append(outcome)
+            return
+        self._jobs.add(outcome.job_id)
+        if outcome.objects or outcome.is_whole_job:
+            self.goes[outcome.kind].add(outcome)
+            self.all.append(outcome)
 
     @property
     def going(self) -> list[Outcome]:
@@ -87,7 +94,7 @@ class _Account:
 
     @property
     def is_cut(self) -> bool:
-        return len({one.job_id for one in self.going}) >= self.most
+        return len(self._jobs) >= self.most
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -214,8 +221,8 @@ def _progress(apply: bool) -> Callable[[_Account], None]:
 
     def tell(account: _Account) -> None:
         nonlocal told
-        if len(account.all) >= told + 1000:
-            told = len(account.all)
+        if account.looked_at >= told + 1000:
+            told = account.looked_at
             done = "deleted so far" if apply else "would go so far"
             size = render.size_text(account.size)
             render.tell(f"{told:,} looked at; {done}: {account.objects:,} objects, {size}")

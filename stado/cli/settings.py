@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _WIDE_MAX = 44
 """Of the column of values: a longer one stands in nobody else's way."""
 
+_WHEN_KEPT = "nothing is deleted by that: `stado retention run` lists what it comes to"
+
 _WHEN = "it counts for what workers pick up from now on; they look each two minutes"
 
 
@@ -144,7 +146,8 @@ def _change(name: str, value: Any, *, as_json: bool, target: Target) -> None:
     if as_json:
         render.print_json(_fields(settings))
     else:
-        render.tell(f"{name}: {_text(settings, name)}; {_WHEN}")
+        when = _WHEN_KEPT if name.startswith("retention.") else _WHEN
+        render.tell(f"{name}: {_text(settings, name)}; {when}")
 
 
 def _text(settings: DeploymentSettings, name: str) -> str:

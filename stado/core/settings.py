@@ -178,7 +178,7 @@ def _parse_groups(text: str) -> dict[str, int] | None:
 
 
 def _age(what: str) -> Setting:
-    form = f"{DURATION_FORM}, and at least {duration_text(AGE_SECONDS_MIN)}: 90d"
+    form = f"an age of at least {duration_text(AGE_SECONDS_MIN)}: 90d, 720h"
     return Setting(what, "for ever", form, _parse_age, duration_text)
 
 

@@ -51,6 +51,10 @@ class Outcome:
     size: int = 0
     """In bytes, as far as the store counts them."""
 
+    @property
+    def is_whole_job(self) -> bool:
+        return self.kind is Leftover.JOB
+
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
