@@ -100,7 +100,7 @@ def record(world: World, job: str) -> State:
 def test_nothing_goes_and_nothing_is_asked_while_no_rule_is_set(
     world: World, tmp_path: Path
 ) -> None:
-    """R260"""
+    """R270"""
     job = ended(world, tmp_path)
     later(world, 3000)
     store = CountingStore(world.store, world.tasks)
@@ -113,7 +113,7 @@ def test_nothing_goes_and_nothing_is_asked_while_no_rule_is_set(
 def test_each_kind_goes_by_its_own_age_and_alone(
     world: World, tmp_path: Path, kind: Leftover
 ) -> None:
-    """R260: what is younger stays, and so does all else of the job."""
+    """R270: what is younger stays, and so does all else of the job."""
     old = ended(world, tmp_path)
     later(world, 20)
     young = ended(world, tmp_path)
@@ -131,7 +131,7 @@ def test_each_kind_goes_by_its_own_age_and_alone(
 
 
 def test_the_newest_jobs_are_not_touched(world: World, tmp_path: Path) -> None:
-    """R261"""
+    """R271"""
     jobs = []
     for _ in range(4):
         jobs.append(ended(world, tmp_path))
@@ -145,7 +145,7 @@ def test_the_newest_jobs_are_not_touched(world: World, tmp_path: Path) -> None:
 def test_a_job_goes_with_all_that_it_left_and_its_run_id_stays_taken(
     world: World, tmp_path: Path
 ) -> None:
-    """R260"""
+    """R270"""
     job = ended(world, tmp_path)
     later(world)
     applied(world, only(Leftover.LOG))
@@ -177,7 +177,7 @@ def test_of_so_many_jobs_those_that_stay_do_not_count(world: World, tmp_path: Pa
 
 
 def test_what_an_artifact_names_stays(world: World, tmp_path: Path) -> None:
-    """R262"""
+    """R272"""
     job = ended(world, tmp_path)
     published(world, job)
     later(world)
@@ -200,7 +200,7 @@ def _taking(world: World, job: str) -> Spec:
 def test_what_a_job_takes_along_that_may_still_start_stays(
     world: World, tmp_path: Path, verdict: Verdict | None
 ) -> None:
-    """R262: also where it may be retried."""
+    """R272: also where it may be retried."""
     job = ended(world, tmp_path)
     child = world.submit(spec=_taking(world, job))
     if verdict is not None:
@@ -217,7 +217,7 @@ def test_what_a_job_takes_along_that_may_still_start_stays(
 def test_it_goes_once_all_that_take_it_along_have_completed_or_are_deleted(
     world: World, tmp_path: Path
 ) -> None:
-    """R262: of a batch each job counts; one that is completed and deleted counts once."""
+    """R272: of a batch each job counts; one that is completed and deleted counts once."""
     job = ended(world, tmp_path)
     batch = world.submit("one", "two", spec=_taking(world, job))
     world.end(world.claimed_of(f"{batch}-1"))
@@ -241,7 +241,7 @@ def test_it_goes_once_all_that_take_it_along_have_completed_or_are_deleted(
 def test_what_a_schedule_takes_along_stays_until_it_is_removed(
     world: World, tmp_path: Path
 ) -> None:
-    """R262"""
+    """R272"""
     job = ended(world, tmp_path)
     request = make_request(["true"], _taking(world, job), batch=False)
     now = world.repo.now()
@@ -269,7 +269,7 @@ def test_what_a_schedule_takes_along_stays_until_it_is_removed(
 def test_checkpoints_of_a_job_that_may_be_retried_stay_and_so_do_those_of_policies(
     world: World, tmp_path: Path
 ) -> None:
-    """R262"""
+    """R272"""
     failed = ended(world, tmp_path, Verdict.FAILED)
     train = world.submit(spec=Spec(command="", type=JobType.TRAIN))
     claimed = world.claimed_of(train)
@@ -288,7 +288,7 @@ def test_checkpoints_of_a_job_that_may_be_retried_stay_and_so_do_those_of_polici
 
 
 def test_a_job_that_goes_on_is_left_alone(world: World, tmp_path: Path) -> None:
-    """R262: what a slow writer left under a prefix at rest says nothing."""
+    """R272: what a slow writer left under a prefix at rest says nothing."""
     job = ended(world, tmp_path, Verdict.FAILED)
     stale = world.record(State.FAILED, job)
     later(world)
@@ -318,7 +318,7 @@ def test_what_a_later_life_left_goes_by_its_own_age(world: World, tmp_path: Path
 
 
 def test_who_asks_for_what_has_gone_is_told_so(world: World, tmp_path: Path) -> None:
-    """R263: and not that the job left nothing."""
+    """R273: and not that the job left nothing."""
     job = ended(world, tmp_path)
     nothing = world.submit()
     world.end(world.claimed_of(nothing))
@@ -341,7 +341,7 @@ def test_who_asks_for_what_has_gone_is_told_so(world: World, tmp_path: Path) -> 
 def test_a_download_that_loses_its_files_on_the_way_says_so_and_keeps_what_it_has(
     world: World, tmp_path: Path
 ) -> None:
-    """R263"""
+    """R273"""
     job = ended(world, tmp_path)
     later(world)
     before = world.record(State.COMPLETED, job)
@@ -393,7 +393,7 @@ def test_of_what_ended_within_a_day_nobody_asks(world: World, tmp_path: Path) ->
 def test_who_applies_the_rules_may_die_at_any_request(
     tmp_path: Path, kind: Leftover, applied_before: bool
 ) -> None:
-    """R264: the next run completes it, and nothing else goes."""
+    """R274: the next run completes it, and nothing else goes."""
     for number in itertools.count():
         world = World()
         job, other = (ended(world, tmp_path / f"{number}") for _ in range(2))
@@ -470,7 +470,7 @@ def _old_job(world: World, folder: Path) -> str:
 def test_of_a_publish_and_retention_none_leaves_a_version_without_files(
     tmp_path: Path, kind: Leftover
 ) -> None:
-    """R264"""
+    """R274"""
 
     def check(world: World, job: str, publisher: Actor) -> None:
         if publisher.error is not None:
@@ -495,7 +495,7 @@ def test_of_a_publish_and_retention_none_leaves_a_version_without_files(
 def test_of_a_submission_and_retention_none_is_acknowledged_whose_input_is_gone(
     tmp_path: Path, kind: Leftover
 ) -> None:
-    """R264"""
+    """R274"""
 
     def take(world: World, store: Store, job: str) -> object:
         repo = world.repo_over(store)
@@ -518,7 +518,7 @@ def test_of_a_submission_and_retention_none_is_acknowledged_whose_input_is_gone(
 
 
 def test_a_retry_meanwhile_loses_nothing(tmp_path: Path) -> None:
-    """R264: neither what it goes on from, nor what it prints."""
+    """R274: neither what it goes on from, nor what it prints."""
     kinds = Rules(ages=dict.fromkeys(PARTS, 30 * DAY), keep_newest=0)
 
     def prepared(world: World, folder: Path) -> str:
@@ -541,7 +541,7 @@ def test_a_retry_meanwhile_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> None:
-    """R264"""
+    """R274"""
     rules = rules_of(ALL.evolve(jobs=60 * DAY))
 
     def check(world: World, job: str, second: Actor) -> None:
@@ -563,7 +563,7 @@ def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> Non
 
 
 def test_requests_of_a_walk_and_of_each_job_that_goes(world: World, tmp_path: Path) -> None:
-    """R265: what is young, or has gone, costs listings of a thousand and nothing else."""
+    """R275: what is young, or has gone, costs listings of a thousand and nothing else."""
     job = ended(world, tmp_path)
     later(world)
     for _ in range(30):
@@ -589,7 +589,7 @@ def test_requests_of_a_walk_and_of_each_job_that_goes(world: World, tmp_path: Pa
 
 
 def test_a_rerun_of_what_took_it_along_is_refused(world: World, tmp_path: Path) -> None:
-    """R263"""
+    """R273"""
     job = ended(world, tmp_path)
     child = world.submit(spec=_taking(world, job))
     world.end(world.claimed_of(child))

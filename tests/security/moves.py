@@ -21,7 +21,8 @@ from stado.core.events import EventKind
 from stado.core.inputs import JobOutput, Wanted
 from stado.core.pipelines import parse_step
 from stado.core.records import Capacity, Ending, Expired, HostOrder, Intent, Phase, Ran
-from stado.core.retention import PARTS, Rules
+from stado.core.retention import PARTS
+from stado.core.retention import Rules as RetentionRules
 from stado.core.schedules import REMOVED_KEPT, OverlapPolicy, Schedule
 from stado.core.settings import DeploymentSettings, GroupSettings
 from stado.core.spec import After, Snapshot, Spec, Step, make_request
@@ -506,7 +507,8 @@ def _let_go(requests: set[Request], *, apply: bool) -> None:
     world.submit(spec=Spec(command="", inputs=[taken]))
     world.clock.sleep(40 * 86_400)
     store = RecordingStore(world.store, requests)
-    parts = Rules({Leftover.JOB: 60 * 86_400, **dict.fromkeys(PARTS, 30 * 86_400)}, keep_newest=0)
+    ages = {Leftover.JOB: 60 * 86_400, **dict.fromkeys(PARTS, 30 * 86_400)}
+    parts = RetentionRules(ages, keep_newest=0)
     list(Retention(world.repo_over(store), parts, by="ada").outcomes(apply=apply, jobs_max=9))
     _mark(world, second)
     with pytest.raises(Refused):
