@@ -35,9 +35,10 @@ log = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 120.0
 """At least: as often as agents read what came of it."""
 
+SECONDS_BETWEEN_LOOKS_MAX = 300.0
 _PART_OF_TIME = 20
-"""A look that takes long is not taken anew before so many times as long: it is a twentieth of the
-coordinator's time at most."""
+"""A look that takes long is not taken anew before so many times as long, up to that maximum: what
+is older than two of these is told as not known (`budgets.STALE`)."""
 
 
 class BudgetKeeping:
@@ -63,7 +64,7 @@ class BudgetKeeping:
         self.turn()
         ended = self._repo.clock.monotonic()
         pause = max(SECONDS_BETWEEN_LOOKS, _PART_OF_TIME * (ended - began))
-        self._due_at = began + pause
+        self._due_at = ended + min(pause, SECONDS_BETWEEN_LOOKS_MAX)
 
     def turn(self) -> list[BudgetSpent]:
         """Works out what is spent and writes it; who has come further than was told.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from datetime import timedelta
 
@@ -18,7 +19,7 @@ from stado.core.states import BudgetState, State
 from stado.core.usage import Use, use_key
 from stado.jobs.budget_keeping import SECONDS_BETWEEN_LOOKS, BudgetKeeping
 from stado.jobs.budget_sight import see_budgets
-from stado.jobs.budgets import BudgetGone, read_budgets
+from stado.jobs.budgets import STALE, BudgetGone, read_budgets
 from stado.jobs.claim import Place, claim
 from stado.jobs.fitting import GateName
 from stado.jobs.ledger import Compaction, Pace
@@ -26,7 +27,8 @@ from stado.jobs.life import LifeSigns
 from stado.jobs.limit_sight import LimitSight
 from stado.jobs.settings import change_setting, read_settings
 from stado.jobs.waiting import explain, waits_of, why_queued
-from stado.storage.observe import CountingStore
+from stado.storage.observe import CountingStore, Operation
+from tests.jobs.actors import GuardedStore
 from tests.jobs.broadcasts import Agent
 from tests.jobs.world import ALICE, World, give_back
 
@@ -121,6 +123,26 @@ def test_the_document_is_worked_out_each_two_minutes(world: World) -> None:
     after = counting.snapshot()
     assert (after.reads - before.reads, after.writes - before.writes) == (2, 1)
     assert after.lists - before.lists == 2
+
+
+def test_a_look_that_takes_long_is_taken_more_rarely_and_still_often_enough(world: World) -> None:
+    """Never so rarely that what it found counts as not known before the next one."""
+    set_budgets(world, "all:1usd/month")
+    looked: list[float] = []
+
+    def take_long(_: Operation, key: str) -> None:
+        if key == keys.SETTINGS:
+            world.clock.sleep(60)
+            looked.append(world.clock.monotonic())
+
+    repo = world.repo_over(GuardedStore(world.store, before=take_long))
+    look = BudgetKeeping(repo, by="coordinator", catalog=NO_CATALOG)
+    for _ in range(60):
+        look.turn_when_due()
+        world.clock.sleep(15)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looked)]
+    assert pauses
+    assert {300 <= pause < STALE.total_seconds() for pause in pauses} == {True}
 
 
 def test_what_is_spoilt_is_made_anew(world: World) -> None:

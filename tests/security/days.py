@@ -118,6 +118,7 @@ def _look(made: Deployment, role: str) -> None:
         ("ledger", "show"),
         ("cost", "report"),
         ("cost", "allocation"),
+        ("cost", "budgets"),
         ("settings", "list"),
         ("job", "why", "one"),
         ("logs", "one"),
