@@ -208,7 +208,11 @@ class _MeteredAdapter(HTTPAdapter):
             sent_bytes=int(request.headers.get("Content-Length") or 0),
         )
         answer = super().send(request, *args, **options)
-        self._meter.receive(int(answer.headers.get("Content-Length") or 0))
+        told = answer.headers.get("Content-Length")
+        if told is not None:
+            self._meter.receive(int(told))
+        elif not options.get("stream"):
+            self._meter.receive(len(answer.content))  # the session reads it at once anyway
         return answer
 
 

@@ -80,6 +80,7 @@ def test_bytes_are_those_of_bodies(metered: Metered) -> None:
     assert 10_000 <= sent.sent_bytes < 11_000
     assert metered.cost(lambda store: store.get("b/1")).received_bytes == 10_000
     assert metered.cost(lambda store: store.head("b/1")).received_bytes < 1_000
+    assert metered.cost(lambda store: store.list("b/")).received_bytes > 50
 
 
 def test_a_large_file_counts_by_its_parts(stores: Stores, tmp_path: Path) -> None:
