@@ -47,6 +47,7 @@ from stado_agent.guidance import Guidance
 from stado_agent.held_back import HeldBack
 from stado_agent.host import LOG_LIMIT_DEFAULT, Host
 from stado_agent.host_health import HostHealth
+from stado_agent.idle_use import IdleUse
 from stado_agent.input_cache import InputCache, cache_bytes
 from stado_agent.log_spool import LogLimit
 from stado_agent.making_room import HostNow, RoomMaker, RoomWaits
@@ -213,6 +214,7 @@ class Agent:
             settings.limits,
             cards=lambda: cards(self._accelerators.latest()),
             disk=self._health.disk_left,
+            idle_use=IdleUse(host.folder, host.hardware.boot_id()),
         )
         self._rules = Rules(repo, now=repo.now)
         self._orders = Orders(repo, settings.consumer, now=repo.now)
@@ -621,9 +623,10 @@ class Agent:
 
     def _host_now(self, running: Sequence[Running]) -> HostNow:
         held, reserved = self._held(), self._reserved()
+        over = self._over_unheard({one.job_id for one in running})
 
         def without(gone: Sequence[Running]) -> Offer:
-            ids = {one.job_id for one in gone}
+            ids = over | {one.job_id for one in gone}
             left = [one for job_id, one in held if job_id not in ids]
             return self._this_host.beside(left, of=reserved)
 
@@ -633,6 +636,15 @@ class Agent:
             running=running,
             without=without,
         )
+
+    def _over_unheard(self, noted: set[str]) -> set[str]:
+        """Jobs whose supervisors have taken their notes back, and have yet to be heard: what they
+        held is free in a moment, and no other job has to go for it."""
+        return {
+            one.entry.job_id
+            for one in self._supervised
+            if one.entry is not None and one.began_at is not None and one.entry.job_id not in noted
+        }
 
     def _is_for_us(self, entry: ReadyEntry) -> bool:
         """Whether nothing but room keeps a queued job from this host. A read, and a listing for

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from stado.core.admission import Card, Offer, Reservation
 from stado.ports import Hardware
+from stado_agent.idle_use import IdleUse
 
 _MIB = 1024 * 1024
 
@@ -39,19 +40,29 @@ class _OfOthers:
     what they reserved is not known: it is no less than what is in use beyond that, and as much as
     there was when none ran last, unless less is in use at all."""
 
+    name: str
+    kept: IdleUse | None
+    """Where what was in use when none ran is kept over a restart."""
     idle: int = 0
     """When none ran last."""
+
+    def __post_init__(self) -> None:
+        if self.kept is not None:
+            self.idle = self.kept.last(self.name)
 
     def estimate(self, *, total: int, free: int, reserved: int, is_idle: bool) -> int:
         used = max(0, total - free)
         if is_idle:
             self.idle = used
+            if self.kept is not None:
+                self.kept.note(self.name, used)
         return max(0, used - reserved, min(self.idle, used))
 
 
 class Budget:
     """The resources of one agent. `cards`: the accelerators as they are now, whatever our jobs
-    have of them; `disk`: None when it cannot be asked, and then no disk is promised."""
+    have of them; `disk`: None when it cannot be asked, and then no disk is promised; `idle_use`:
+    what others used before this agent began."""
 
     def __init__(
         self,
@@ -60,13 +71,14 @@ class Budget:
         *,
         cards: Callable[[], Sequence[Card]] = no_cards,
         disk: Callable[[], DiskLeft | None] = lambda: None,
+        idle_use: IdleUse | None = None,
     ) -> None:
         self._hardware = hardware
         self._limits = limits
         self._cards = cards
         self._disk = disk
-        self._others_memory = _OfOthers()
-        self._others_disk = _OfOthers()
+        self._others_memory = _OfOthers("memory", idle_use)
+        self._others_disk = _OfOthers("disk", idle_use)
 
     @property
     def cpu_total(self) -> float:

@@ -307,6 +307,18 @@ class HostFolder:
         """Raises `OSError`."""
         self._quarantine_path.unlink(missing_ok=True)
 
+    def write_idle_use(self, data: bytes) -> None:
+        """Raises `OSError`."""
+        _replace_file(self._idle_use_path, data)
+
+    def read_idle_use(self) -> bytes:
+        """Raises `OSError`, also where there is none."""
+        return self._idle_use_path.read_bytes()
+
+    @property
+    def _idle_use_path(self) -> Path:
+        return self.root / "idle_use.json"
+
     @property
     def _quarantine_path(self) -> Path:
         return self.root / "quarantine.json"

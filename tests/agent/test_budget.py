@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stado.core.admission import Card, Reservation
 from stado.core.order import Needs
 from stado_agent.budget import Budget, DiskLeft, Limits
+from stado_agent.idle_use import IdleUse
+from stado_agent.workspace import HostFolder
 
 GIB = 1024**3
 
@@ -95,6 +99,34 @@ def test_what_is_promised_and_not_used_yet_is_not_promised_twice() -> None:
     first = held(1, 1, disk_mib=300)
     assert budget.offer([first]).disk_mib == 150
     assert budget.beside([], of=[first]).disk_mib == 450
+
+
+def test_an_agent_that_begins_while_jobs_run_promises_nothing_twice(tmp_path: Path) -> None:
+    """R183: what others had when no job ran is known over a restart, and not over a boot."""
+    folder = HostFolder(tmp_path, "one")
+    folder.make()
+    disk = DiskLeft(total_mib=10_000, free_mib=4_500)
+    first = held(1, 1, disk_mib=3_000)
+    for boot_id, left in (("a", 1_500), ("b", 4_500), (None, 4_500)):
+        before = Budget(_Host(), Limits(), disk=lambda: disk, idle_use=IdleUse(folder, "a"))
+        assert before.offer([]).disk_mib == 4_500
+        assert before.offer([first]).disk_mib == 1_500
+        after = Budget(_Host(), Limits(), disk=lambda: disk, idle_use=IdleUse(folder, boot_id))
+        assert after.offer([first]).disk_mib == left
+
+
+@pytest.mark.parametrize("written", [b"", b"{}", b"[]", b'{"boot_id": "a", "mib": {"disk": "x"}}'])
+def test_what_says_nothing_of_a_host_is_no_hindrance(tmp_path: Path, written: bytes) -> None:
+    folder = HostFolder(tmp_path, "one")
+    folder.make()
+    folder.write_idle_use(written)
+    assert IdleUse(folder, "a").last("disk") == 0
+
+
+def test_a_folder_that_takes_nothing_costs_that_knowledge_alone(tmp_path: Path) -> None:
+    known = IdleUse(HostFolder(tmp_path / "away", "one"), "a")
+    known.note("disk", 500)
+    assert known.last("disk") == 500
 
 
 def test_memory_of_others_is_not_counted_on_once_jobs_have_gone() -> None:
