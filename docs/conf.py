@@ -27,6 +27,8 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = "stado"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 

@@ -162,12 +162,14 @@ class Ids:
         self._actual: dict[str, str] = {}
 
     def learn(self, shown: list[str], said: str) -> None:
-        """From each shown line with an id and the first line of what was said that is alike."""
+        """From each shown line with an id and the first line of what was said that is alike. A page
+        may break one line into two."""
         unused = said.splitlines()
-        for line in shown:
+        for line, following in zip(shown, [*shown[1:], ""], strict=True):
             if re.search(_ID, line) is None:
                 continue
-            same = next((other for other in unused if alike(other) == alike(line)), None)
+            wanted = (alike(line), alike(f"{line} {following}"))
+            same = next((other for other in unused if alike(other) in wanted), None)
             if same is not None:
                 unused.remove(same)
                 self._actual.update(zip(re.findall(_ID, line), re.findall(_ID, same), strict=False))

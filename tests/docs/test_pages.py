@@ -81,3 +81,13 @@ def test_commands_of_several_lines_comments_and_reasons_are_read(tmp_path: Path)
         ("echo 'x\ny' \\\n  z", ["x"], False),
     ]
     assert page.not_run == {12: "it needs a bucket"}
+
+
+def test_an_id_is_learned_from_a_line_that_a_page_breaks() -> None:
+    ids = Ids()
+    said = "step 2 (export): job zrkjvochjncgzpfd failed: the command exited with 3 (job_failed)\n"
+    ids.learn(
+        ["step 2 (export): job abcdefghijklmnop failed:", "the command exited with 3 (job_failed)"],
+        said,
+    )
+    assert ids.put_into("stado job retry abcdefghijklmnop") == "stado job retry zrkjvochjncgzpfd"
