@@ -165,7 +165,7 @@ class Ids:
         """From each shown line with an id and the first line of what was said that is alike. A page
         may break one line into two."""
         unused = said.splitlines()
-        for line, following in zip(shown, [*shown[1:], ""], strict=True):
+        for line, following in zip(shown, [*shown[1:], ""], strict=False):
             if re.search(_ID, line) is None:
                 continue
             wanted = (alike(line), alike(f"{line} {following}"))
