@@ -97,10 +97,11 @@ class HeldBack:
         minute = self._repo.now_ms() // 60_000
         before = self._looked
         known = before is not None and before[1] is settings and before[2] is budgets
-        if not known:
-            self._others.clear()
         if not known or before is None or before[0] != minute:
-            self._held = self._look(settings, budgets)
+            held = self._look(settings, budgets)
+            if held.users != self._held.users:
+                self._others.clear()
+            self._held = held
             self._looked = minute, settings, budgets
         return self._held
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stado.core import keys
 from stado.core.costs import NO_CATALOG
@@ -23,8 +24,8 @@ HOUR = 3600.0
 
 
 def host_of(folder: Path, *rules: str, looked: list[str] | None = None) -> Host:
-    """On which two GPU hours of ada's are spent by group big, three quarters of an hour before the
-    day is over in UTC."""
+    """Three quarters of an hour before the day is over in UTC. Two GPU hours of ada's are spent, in
+    group big, and two of bob's."""
 
     def note(operation: Operation, key: str) -> None:
         if looked is not None and operation is Operation.GET and is_queued(key):
@@ -36,7 +37,8 @@ def host_of(folder: Path, *rules: str, looked: list[str] | None = None) -> Host:
     host.clock.sleep(23.25 * HOUR)
     now_ms, hour_ms = world.repo.now_ms(), 3_600_000
     use = Use("abcdefghijklmnop", 1, "ada", None, now_ms, hour_ms, gpus=2, group="big")
-    world.store.create(use_key(use), b"")
+    for one in (use, replace(use, epoch=2, user="bob", group=None)):
+        world.store.create(use_key(one), b"")
     BudgetKeeping(world.repo, by="coordinator", catalog=NO_CATALOG).turn()
     host.agent = host.new_agent(before=note)
     host.script(20)
@@ -68,11 +70,11 @@ def test_jobs_whose_budget_is_spent_are_left_alone_until_the_next_period(
 
 def test_a_larger_amount_frees_them_as_soon_as_it_is_known(tmp_path: Path) -> None:
     """R302: within two minutes, whatever the document says then."""
-    host = host_of(tmp_path, "all:2gpuh/month")
+    host = host_of(tmp_path, "all:4gpuh/month")
     jobs = host.submit("true")
     host.step_for(300)
     assert queued(host, jobs)
-    change_setting(host.world.repo, "budgets.rules", ["all:3gpuh/month"], by="operator")
+    change_setting(host.world.repo, "budgets.rules", ["all:5gpuh/month"], by="operator")
     host.step_for(150)
     assert not queued(host, jobs)
 
@@ -83,7 +85,7 @@ def test_what_runs_when_its_budget_is_spent_goes_on(tmp_path: Path) -> None:
     host.script(HOUR)
     (job,) = host.submit("true")
     host.step_to_start()
-    change_setting(host.world.repo, "budgets.rules", ["all:2gpuh/month"], by="operator")
+    change_setting(host.world.repo, "budgets.rules", ["all:4gpuh/month"], by="operator")
     host.step_for(300)
     assert host.running() == 1
     (later,) = host.submit("true")
@@ -100,9 +102,20 @@ def test_jobs_of_others_pass_those_that_wait_for_a_budget(tmp_path: Path) -> Non
     assert queued(host, waiting)
 
 
+def test_a_spent_budget_of_one_user_holds_up_no_job_of_another(tmp_path: Path) -> None:
+    """R302: one of a submission is tried first, since names do not say whose it is."""
+    host = host_of(tmp_path, "user.bob:2gpuh/month")
+    began = host.clock.monotonic()
+    jobs = host.submit(*["true"] * 8, cpu=1)
+    host.step_to_start(8)
+    assert host.clock.monotonic() - began < 60
+    for job in jobs:
+        host.step_until_at_rest(job)
+
+
 def test_who_cannot_be_told_what_is_spent_goes_by_what_was(tmp_path: Path) -> None:
     """R302: unreachable is not unspent; an agent that has never heard it claims nothing."""
-    host = host_of(tmp_path, "all:2gpuh/month")
+    host = host_of(tmp_path, "all:4gpuh/month")
     denied: list[str] = []
 
     def deny(_: Operation, key: str) -> None:
