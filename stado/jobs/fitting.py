@@ -144,10 +144,14 @@ def _cause(needs: Needs, sight: AgentSight, job_id: str | None) -> Cause:
 
 def causes_text(hosts: Sequence[HostView]) -> str:
     """`3 hosts: 1 draining, 1 disk full, 1 too small`; `1 host: disk full`."""
-    causes = {cause.replace("_", " "): count for cause, count in count_causes(hosts).items()}
+    causes = {_cause_words(cause): count for cause, count in count_causes(hosts).items()}
     if len(hosts) == 1:
         return f"1 host: {', '.join(causes)}"
     return f"{len(hosts)} hosts: {', '.join(f'{count} {cause}' for cause, count in causes.items())}"
+
+
+def _cause_words(cause: str) -> str:
+    return "of another kind" if cause == Cause.ANOTHER.value else cause.replace("_", " ")
 
 
 def count_causes(hosts: Sequence[HostView]) -> dict[str, int]:

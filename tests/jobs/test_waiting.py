@@ -474,7 +474,7 @@ def test_each_cause_is_named_with_the_hosts_that_it_keeps_away(world: World) -> 
     assert {code: told.wait.code for code, told in seen.items()} == {code: code for code in seen}
     assert causes_text(seen["no_eligible_worker"].hosts) == "2 hosts: 2 too small"
     assert causes_text(seen["over_cost_cap"].hosts) == "2 hosts: 2 too dear"
-    assert causes_text(seen["provider_fenced"].hosts) == "2 hosts: 2 another host"
+    assert causes_text(seen["provider_fenced"].hosts) == "2 hosts: 2 of another kind"
     pause_queue(world.repo, by="ada")
     assert _explained(world, expected["over_cost_cap"]).wait.code == "queue_paused"
 
