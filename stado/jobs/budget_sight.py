@@ -129,14 +129,16 @@ class BudgetsSeen:
     known: Spending | None
     """None: no coordinator has worked it out."""
     old: bool
+    """Or not known at all, where a budget is set."""
     now: datetime
 
 
 def see_budgets(repo: Repository) -> BudgetsSeen:
     """Two reads. Raises `Unreadable` where the settings are."""
     settings, now = read_settings(repo), repo.now()
-    known = read_budgets(repo) if budgets_set(settings) else None
-    old = known is None or is_old(known, now)
+    is_set = bool(budgets_set(settings))
+    known = read_budgets(repo) if is_set else None
+    old = is_set and (known is None or is_old(known, now))
     return BudgetsSeen(list(_rows(settings, known, now, old=old)), known, old, now)
 
 

@@ -57,7 +57,8 @@ def test_without_a_budget_there_is_nothing_to_show(stado: Program, world: World)
     result = stado("cost", "budgets")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no budget is set: `stado settings set budgets.rules`" in result.stderr
-    assert stado.json("cost", "budgets")["budgets"] == []
+    told = stado.json("cost", "budgets")
+    assert (told["budgets"], told["old"]) == ([], False)
 
 
 def test_what_no_coordinator_has_worked_out_is_unknown(stado: Program, world: World) -> None:
