@@ -14,7 +14,7 @@ from stado.target import Target, target_options
 
 if TYPE_CHECKING:
     from stado.cli.selectors import Selection
-    from stado.core.records import Record
+    from stado.core.records import Expired, Record
     from stado.core.states import State
     from stado.errors import Refused
     from stado.jobs.fitting import Wait
@@ -49,6 +49,7 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
     from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
     from stado.jobs.changes import retryable
+    from stado.jobs.expired import gone_of, gone_text
     from stado.jobs.status import story
 
     with opened_repository(target) as repo:
@@ -56,13 +57,25 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
         queued = told.record.state is State.QUEUED
         wait = _wait(repo, told.record) if queued else None
         again = retryable(repo, told.record)
+        gone = gone_of(repo, told.record)
         if as_json:
-            render.print_json(story_fields(told, wait, again))
+            fields = story_fields(told, wait, again)
+            render.print_json({**fields, "gone": [_gone_fields(one) for one in gone]})
             return
         for line in story_lines(told, wait, again, repo.now()):
             render.print_wrapped(line, indent=LABEL_WIDTH)
+        for one in gone:
+            text = f"{one.kind.value}: {gone_text(one)}"
+            render.print_wrapped(f"{'gone':<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
         for hint in steps_hints(repo, told.record):
             render.print_wrapped(f"{'steps':<{LABEL_WIDTH}}{hint}", indent=LABEL_WIDTH)
+
+
+def _gone_fields(gone: Expired) -> dict[str, str | None]:
+    from stado.cli.render import instant_text
+
+    at = instant_text(gone.at)
+    return {"kind": gone.kind.value, "at": at, "by": gone.by, "rule": gone.rule}
 
 
 def _wait(repo: Repository, record: Record) -> Wait:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from stado.core import keys
 from stado.core.records import Expired, Record
-from stado.core.retention import AGE_SECONDS_MIN
+from stado.core.retention import AGE_SECONDS_MIN, PARTS
 from stado.core.states import Leftover
 from stado.errors import Ambiguous, Conflict, Refused
 from stado.jobs.repository import Repository
@@ -48,14 +48,27 @@ def _marks(repo: Repository, kind: Leftover, job_id: str, epoch: int) -> list[st
 def check_there(repo: Repository, record: Record, kind: Leftover) -> None:
     """For who shows what a job left. Nothing is asked of one that has ended within a day, or has
     not: nothing of it can have gone. Raises `Refused` (`log_expired`, `outputs_expired`)."""
+    found = _find(repo, record, kind)
+    if found is not None:
+        raise refusal(found)
+
+
+def gone_of(repo: Repository, record: Record) -> list[Expired]:
+    """What of a job has gone, or is about to. For one that ended a day ago or longer a listing for
+    each kind, and a read for each that has; else nothing is asked."""
+    found = [_find(repo, record, kind) for kind in PARTS]
+    return [one for one in found if one is not None]
+
+
+def _find(repo: Repository, record: Record, kind: Leftover) -> Expired | None:
+    """None also where there was nothing."""
     ending = record.ending
     if not record.state.terminal or ending is None:
-        return
+        return None
     if (repo.now() - ending.ended_at).total_seconds() < AGE_SECONDS_MIN:
-        return
+        return None
     found = find_expired(repo, kind, record.id, epoch=record.epoch)
-    if found is not None and found.left:
-        raise refusal(found)
+    return found if found is not None and found.left else None
 
 
 @contextmanager

@@ -511,7 +511,9 @@ def test_of_a_submission_and_retention_none_is_acknowledged_whose_input_is_gone(
             return
         run = world.repo.find_run("child")
         assert run is not None
-        for piece in pieces_of(world.repo, run.value.request.shared.inputs[0]):
+        (pinned,) = run.value.request.shared.inputs
+        assert world.has(pinned.source)
+        for piece in pieces_of(world.repo, pinned):
             assert world.has(piece.key)
 
     assert _each_meeting(tmp_path, only(kind), take, _old_job, check) > 100

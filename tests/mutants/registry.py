@@ -12,6 +12,7 @@ from tests.mutants import (
     firing,
     following,
     judging,
+    keeping,
     limiting,
     metering,
     placing,
@@ -45,4 +46,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *telling.MUTANTS,
     *timing.MUTANTS,
     *yielding.MUTANTS,
+    *keeping.MUTANTS,
 )
