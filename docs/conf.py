@@ -21,6 +21,7 @@ include_patterns = [
     "examples/**/README.md",
 ]
 exclude_patterns = [".venv", "site"]
+highlight_language = "none"  # Of what states none: it is of a terminal.
 smartquotes = False  # Of `--store` it makes one long dash.
 
 myst_heading_anchors = 4
@@ -31,6 +32,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 _HELP = ("description", "options", "epilog")
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
