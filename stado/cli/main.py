@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -30,9 +31,18 @@ class LazyCommand(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
-    def __init__(self, *, lazy: Mapping[str, LazyCommand | click.Command], **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        lazy: Mapping[str, LazyCommand | click.Command],
+        sections: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        **options: Any,
+    ) -> None:
+        """`sections`: names of commands by the title under which help has them. Others stand behind
+        them, under one title."""
         super().__init__(no_args_is_help=False, **options)
         self._lazy = lazy
+        self._sections = sections
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -62,9 +72,14 @@ class LazyGroup(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        rows = [(name, _short_help(entry)) for name, entry in self._lazy.items()]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        width = max(map(len, self._lazy))
+        told = {name for names in self._sections.values() for name in names}
+        others = [name for name in self._lazy if name not in told]
+        for title, names in {**self._sections, "Commands": others}.items():
+            rows = [(name.ljust(width), _short_help(self._lazy[name])) for name in names]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -418,9 +433,25 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
         ctx.exit()
 
 
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    "Begin": ("init", "up", "submit", "doctor"),
+    "Jobs": (
+        *("status", "jobs", "job", "logs", "view", "cancel", "stop"),
+        *("queue", "pipeline", "schedule", "workload", "profiles"),
+    ),
+    "What jobs leave": (
+        *("results", "result", "outputs", "recordings"),
+        *("artifact", "policy", "retention"),
+    ),
+    "Hosts": ("hosts", "agent", "coordinator", "service"),
+    "Limits, use and cost": ("quota", "usage", "cost", "ledger"),
+    "Set-up": ("context", "config", "settings", "completion", "version"),
+}
+
 cli = Program(
     name="stado",
     lazy=_COMMANDS,
+    sections=_SECTIONS,
     help="A job queue whose whole state lives in one bucket or directory.",
     epilog="Begin with `stado init ./queue`; `stado COMMAND --help` explains a command.",
     context_settings={"help_option_names": ["-h", "--help"], "obj": _context_names},

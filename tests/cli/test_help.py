@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -105,6 +106,15 @@ def test_amounts_of_a_job_are_named_as_those_of_a_host(stado: Program) -> None:
     shown = stado.ok("submit", "--help")
     assert "--cpu CORES " in shown
     assert "--memory-gb GIB " in shown
+
+
+def test_each_command_stands_once_under_a_title(stado: Program) -> None:
+    told = stado.ok("--help")
+    names = [line.split()[0] for line in told.splitlines() if re.match(r"  [a-z]+  ", line)]
+    context = click.Context(cli)
+    assert sorted(names) == sorted(cli.list_commands(context))
+    assert "\nCommands:" not in told
+    assert told.index("\nBegin:") < told.index("\nJobs:") < told.index("\nSet-up:")
 
 
 def test_the_list_of_commands_has_no_examples(stado: Program) -> None:
