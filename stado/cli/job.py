@@ -49,7 +49,7 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
     from stado.cli.stories import LABEL_WIDTH, story_fields, story_lines
     from stado.core.states import State
     from stado.jobs.changes import retryable
-    from stado.jobs.expired import gone_of, gone_text
+    from stado.jobs.expired import gone_of, gone_sentence
     from stado.jobs.status import story
 
     with opened_repository(target) as repo:
@@ -65,8 +65,8 @@ def show(*, job: str | None, sections: tuple[str, ...], as_json: bool, target: T
         for line in story_lines(told, wait, again, repo.now()):
             render.print_wrapped(line, indent=LABEL_WIDTH)
         for one in gone:
-            text = f"{one.kind.value}: {gone_text(one)}"
-            render.print_wrapped(f"{'gone':<{LABEL_WIDTH}}{text}", indent=LABEL_WIDTH)
+            line = f"{'gone':<{LABEL_WIDTH}}{gone_sentence(one)}"
+            render.print_wrapped(line, indent=LABEL_WIDTH)
         for hint in steps_hints(repo, told.record):
             render.print_wrapped(f"{'steps':<{LABEL_WIDTH}}{hint}", indent=LABEL_WIDTH)
 

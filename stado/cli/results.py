@@ -32,6 +32,8 @@ class Fetched(NamedTuple):
     downloaded: Downloaded
     whole: bool
     """Whether all of it was asked for."""
+    log_kept: bool = True
+    """False: its log has gone for its age."""
 
 
 @click.command()
@@ -181,6 +183,18 @@ def _nothing(lacking: Sequence[Exception], wanted: Wanted) -> Exception:
     )
 
 
+def _log_is_kept(repo: Repository, record: Record) -> bool:
+    from stado.core.states import Leftover
+    from stado.errors import Refused
+    from stado.jobs.expired import check_there
+
+    try:
+        check_there(repo, record, Leftover.LOG)
+    except Refused:
+        return False
+    return True
+
+
 def _fetch(repo: Repository, job_id: str, folder: Path, wanted: Wanted) -> Fetched:
     from stado.errors import Refused
     from stado.jobs.downloads import download
@@ -203,7 +217,8 @@ def _fetch(repo: Repository, job_id: str, folder: Path, wanted: Wanted) -> Fetch
             "results_folder_unusable",
             f"{error.filename or folder} cannot be written: {error.strerror}: name another folder",
         ) from None
-    return Fetched(record, folder, downloaded, whole=wanted.log)
+    kept = not wanted.log or _log_is_kept(repo, record)
+    return Fetched(record, folder, downloaded, whole=wanted.log, log_kept=kept)
 
 
 def _show(answers: Answers[Fetched], *, as_json: bool) -> int:
@@ -259,6 +274,8 @@ def _earlier_text(downloaded: Downloaded) -> str:
 
 
 def _log_text(one: Fetched) -> str:
+    if not one.log_kept:
+        return "; its log is not kept any more"
     log = one.downloaded.manifest.log
     told = f", and {'the' if log is None or log.written else 'no'} log"
     if log is not None and log.dropped:

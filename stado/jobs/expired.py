@@ -84,12 +84,18 @@ def told_expired(repo: Repository, record: Record) -> Iterator[None]:
 
 
 def refusal(found: Expired) -> Refused:
-    if found.kind is Leftover.LOG:
-        return Refused(LOG_EXPIRED, f"the log of job {found.job_id} {gone_text(found)}")
-    return Refused(OUTPUTS_EXPIRED, f"the output of job {found.job_id} {gone_text(found)}")
+    code = LOG_EXPIRED if found.kind is Leftover.LOG else OUTPUTS_EXPIRED
+    return Refused(code, gone_sentence(found))
 
 
-def gone_text(found: Expired) -> str:
-    """`is not kept any more: it went at 2026-03-01 12:00 UTC by retention.logs 90d (ada)`"""
+def gone_sentence(found: Expired) -> str:
+    """`the log of job zzz is not kept any more: it went at … by retention.logs 90d (ada)`"""
+    what = "output" if found.kind is Leftover.OUTPUTS else found.kind.value
+    if found.kind is Leftover.CHECKPOINTS:
+        return f"checkpoints of job {found.job_id} are not kept any more: they {_went(found)}"
+    return f"the {what} of job {found.job_id} is not kept any more: it {_went(found)}"
+
+
+def _went(found: Expired) -> str:
     at = f"{found.at:%Y-%m-%d %H:%M} UTC"
-    return f"is not kept any more: it went at {at} by {found.rule} ({found.by})"
+    return f"went at {at} by {found.rule} ({found.by})"

@@ -15,7 +15,7 @@ from stado.core.moves import clip
 from stado.core.records import Ending, LogAccount
 from stado.core.states import Leftover
 from stado.errors import Unreadable
-from stado.jobs.expired import find_expired, gone_text
+from stado.jobs.expired import find_expired, gone_sentence
 from stado.jobs.log_segments import epochs_with_log
 from stado.jobs.logs import Gap, LogReader, Piece
 from stado.jobs.repository import Repository
@@ -132,7 +132,7 @@ def copy_log(repo: Repository, job_id: str, epoch: int, file: BinaryIO) -> LogAc
     whole = JobLog(repo, job_id, up_to_epoch=epoch)
     expired = None if whole.found else find_expired(repo, Leftover.LOG, job_id, epoch=epoch)
     if expired is not None and expired.left:
-        file.write(f"[stado: the log {gone_text(expired)}]\n".encode())
+        file.write(f"[stado: {gone_sentence(expired)}]\n".encode())
         return LogAccount(written=0, kept=0, dropped=0)
     for piece in whole.read_up_to(epoch, complete=True):
         if isinstance(piece, bytes):

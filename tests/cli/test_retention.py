@@ -104,7 +104,7 @@ def test_what_has_gone_is_told_by_every_command_that_shows_it(
         done = stado(*command)
         assert (done.exit_code, done.stdout) == (2, ""), command
         assert "is not kept any more: it went at 20" in done.stderr, command
-    assert "log: is not kept any more" in stado.ok("job", "show", job)
+    assert "gone      the log of job" in stado.ok("job", "show", job)
     assert [one["kind"] for one in stado.json("job", "show", job)["gone"]] == ["log", "outputs"]
 
 
@@ -127,3 +127,15 @@ def test_an_age_below_a_day_is_refused(stado: Program, age: str) -> None:
     done = stado("settings", "set", "retention.jobs", age)
     assert done.exit_code == 2
     assert f"retention.jobs {age!r} must be an age of at least 1d" in done.stderr
+
+
+def test_results_without_their_log_say_so(stado: Program, world: World, tmp_path: Path) -> None:
+    """R273: in the folder, too."""
+    job = ended(stado, world, "old")
+    rules(stado, logs="30d")
+    stado.ok("retention", "run", "--apply", "--yes")
+    done = stado("results", job, str(tmp_path / "here"))
+    assert done.exit_code == 0
+    assert "its log is not kept any more" in done.stderr
+    assert (tmp_path / "here" / "data").read_bytes() == b"data"
+    assert "is not kept any more" in (tmp_path / "here" / "log.txt").read_text()

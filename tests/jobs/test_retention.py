@@ -600,3 +600,21 @@ def test_a_rerun_of_what_took_it_along_is_refused(world: World, tmp_path: Path) 
     with pytest.raises(Refused) as error:
         rerun(world.repo, child, run_id=None, submitter="ada")
     assert error.value.code == "input_missing"
+
+
+def test_jobs_of_batches_meet_their_own_marks(world: World) -> None:
+    """R275: in the order in which the store lists both."""
+    for run in range(3):
+        base = world.submit(*map(str, range(12)))
+        single = world.submit()
+        for job in [*(f"{base}-{number:02d}" for number in range(1, 13)), single]:
+            claimed = world.claimed_of(job)
+            if run != 1:
+                world.store.create(keys.log_segment(job, 1, 0), b"printed\n")
+            world.end(claimed, Verdict.FAILED if job.endswith("3") else Verdict.COMPLETED)
+    later(world)
+    rules = only(Leftover.LOG)
+    assert sum(one.objects for one in applied(world, rules)) == 2 * 13
+    store = CountingStore(world.store, world.tasks)
+    assert applied(world, rules, store=store) == []
+    assert store.snapshot().of() == store.snapshot().of(Operation.LIST) == 4 + 1
