@@ -10,7 +10,7 @@ from stado.core import keys
 from stado.core.documents import decode
 from stado.core.schedules import Schedule
 from stado.core.spec import After, Step
-from stado.core.states import AfterWhen, State
+from stado.core.states import AfterWhen, Leftover, State
 from stado_agent.making_room import RoomWaits
 from tests.simulation.commands import Script
 from tests.simulation.hardware import CardPlan, HostPlan
@@ -146,6 +146,22 @@ def _retry(stage: Stage) -> None:
 def _delete(stage: Stage) -> None:
     stage.submit("ann", "run", [Script(seconds=1.0, print_every=0.5, writes_output=True)])
     stage.when(lambda: stage.has_job_in(State.COMPLETED), lambda: stage.delete("bob", "run"))
+
+
+@scenario("retention", requests_min=50, ends=(State.FAILED,), starts=2)
+def _retention(stage: Stage) -> None:
+    """Two people let go what has ended, as old as it is; a third has it retried as soon as they
+    have begun."""
+    script = Script(seconds=3.0, checkpoint_every=1.0, writes_output=True, exit_code=1)
+    stage.submit("ann", "run", [script])
+    kinds = (Leftover.OUTPUTS, Leftover.CHECKPOINTS)
+    stage.when(lambda: stage.has_job_in(State.FAILED), lambda: stage.let_go("bob", *kinds))
+    stage.when(lambda: stage.has_job_in(State.FAILED), lambda: stage.let_go("cy", *kinds))
+    stage.when(lambda: _has_begun_to_go(stage), lambda: stage.retry("ann", "run"))
+
+
+def _has_begun_to_go(stage: Stage) -> bool:
+    return bool(stage.store.list(keys.expired_folder(Leftover.OUTPUTS.value)))
 
 
 @scenario(

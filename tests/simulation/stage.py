@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from stado.core import keys
 from stado.core.documents import decode
 from stado.core.records import Record, RunRecord
+from stado.core.retention import Rules
 from stado.core.spec import Request, Spec, make_request
-from stado.core.states import JobType, State
+from stado.core.states import JobType, Leftover, State
 from stado.errors import NotFound, Refused, StadoError
 from stado.jobs.asking import ask_to_yield
 from stado.jobs.changes import cancel, pause, resume, retry
@@ -25,6 +26,7 @@ from stado.jobs.followers import FollowerNote
 from stado.jobs.logs import LogReader
 from stado.jobs.priority import set_priority
 from stado.jobs.reaping import Reaper
+from stado.jobs.retention import Retention
 from stado.jobs.submission import job_ids_of
 from stado.jobs.submit import submit
 from stado.storage.port import walk
@@ -165,6 +167,11 @@ class Stage(World):
     def delete(self, who: str, run_id: str) -> None:
         self._send(who, partial(self._delete, run_id=run_id, who=who))
 
+    def let_go(self, who: str, *kinds: Leftover) -> None:
+        """What has ended, whatever its age."""
+        rules = Rules(ages=dict.fromkeys(kinds, 0), keep_newest=0)
+        self._send(who, partial(self._let_go, who=who, rules=rules))
+
     def follow(self, who: str, run_id: str) -> None:
         """The logs of the run, once from their beginnings, with a note beside each."""
         self._send(who, partial(self._follow, run_id=run_id))
@@ -283,6 +290,10 @@ class Stage(World):
     def _pause_schedule(self, repo: Repository, *, who: str, name: str) -> None:
         with suppress(NotFound):
             pause_schedule(self, self._host_of(who), repo, name)
+
+    def _let_go(self, repo: Repository, *, who: str, rules: Rules) -> None:
+        for _ in Retention(repo, rules, by=who).outcomes(apply=True, jobs_max=100):
+            pass
 
     def _delete(self, repo: Repository, *, run_id: str, who: str) -> None:
         for job_id in self.job_ids(run_id):
