@@ -1,4 +1,4 @@
-"""`stado retention`: what ended jobs left goes by age."""
+"""`stado retention`: what ended jobs left goes by age, and by size."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from stado.core.output_sizes import Room
     from stado.core.retention import Keeps, Rules
     from stado.core.states import Leftover
     from stado.jobs.repository import Repository
@@ -63,6 +64,8 @@ class _Account:
 
     goes: dict[Leftover, _Sum] = field(default_factory=lambda: defaultdict(_Sum))
     kept: Counter[tuple[Leftover, Keeps]] = field(default_factory=Counter)
+    room: Room | None = None
+    """What outputs take by now, or would once all of it went; None: no size is set for them."""
     all: list[Outcome] = field(default_factory=list)
     """But what is not there, and is noted as gone all the same."""
     looked_at: int = 0
@@ -104,6 +107,7 @@ class _Account:
                 for (kind, keeps), count in self.kept.items()
             ],
             "more": self.is_cut,
+            "outputs": None if self.room is None else _room_fields(self.room),
         }
 
 
@@ -126,9 +130,10 @@ def show(*, most: int, as_json: bool, target: Target) -> None:
         return
     for line in _rule_lines(rules):
         render.print_line(line)
-    if rules.ages:
+    if rules.is_any:
         _print_sums(account)
         _tell_kept(account)
+        _tell_room(account)
 
 
 @click.command()
@@ -139,8 +144,8 @@ def show(*, most: int, as_json: bool, target: Target) -> None:
 @json_option
 @target_options
 def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, target: Target) -> int:
-    """List what is old enough to go by the rules of the deployment, and what keeps the rest; with
-    --apply, delete it.
+    """List what goes by the rules of the deployment, for its age or because outputs take too much,
+    and what keeps the rest; with --apply, delete it.
 
     \b
       stado retention run
@@ -155,7 +160,7 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
 
     with opened_repository(target) as repo:
         rules = _rules(repo)
-        if not rules.ages:
+        if not rules.is_any:
             if as_json:
                 render.print_json({"applied": False, "rules": _rule_fields(rules), "goes": {}})
             render.tell("no retention rule is set: everything is kept")
@@ -171,6 +176,7 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
         return exits.OK
     _print_each(account, verbose=verbose)
     _tell_kept(account)
+    _tell_room(account)
     render.tell(_summary(account, apply=apply))
     return exits.OK
 
@@ -206,10 +212,12 @@ def _walked(
     from stado.jobs.retention import Retention
 
     account = _Account(most=most)
-    for some in Retention(repo, rules, by=user_name()).outcomes(apply=apply, jobs_max=most):
+    retention = Retention(repo, rules, by=user_name())
+    for some in retention.outcomes(apply=apply, jobs_max=most):
         for outcome in some:
             account.add(outcome)
         tell(account)
+    account.room = retention.room
     return account
 
 
@@ -236,17 +244,20 @@ def _progress(apply: bool) -> Callable[[_Account], None]:
 def _rule_lines(rules: Rules) -> list[str]:
     from stado.core.states import Leftover
 
-    if not rules.ages:
+    if not rules.is_any:
         return ["no retention rule is set: everything is kept for ever"]
     lines = [rules.text(kind) for kind in Leftover if kind in rules.ages]
+    if rules.output_bytes is not None:
+        lines.append(rules.size_text)
     return [*lines, f"retention.keep_newest {rules.keep_newest}"]
 
 
 def _rule_fields(rules: Rules) -> dict[str, int]:
-    from stado.core.retention import setting_of
+    from stado.core.retention import OUTPUT_BYTES, setting_of
 
+    sizes = {} if rules.output_bytes is None else {OUTPUT_BYTES: rules.output_bytes}
     ages = {setting_of(kind): seconds for kind, seconds in rules.ages.items()}
-    return {**ages, "retention.keep_newest": rules.keep_newest}
+    return {**ages, **sizes, "retention.keep_newest": rules.keep_newest}
 
 
 def _print_sums(account: _Account) -> None:
@@ -255,7 +266,7 @@ def _print_sums(account: _Account) -> None:
     from stado.cli.tables import Column
 
     if not account.goes:
-        render.tell("nothing is old enough to go, or all that is has gone")
+        render.tell("nothing is to go, or all that was has gone")
         return
     columns = [
         Column("WHAT"),
@@ -316,7 +327,42 @@ def _tell_kept(account: _Account) -> None:
     from stado.cli import render
 
     for (kind, keeps), count in sorted(account.kept.items()):
-        render.tell(f"kept, though old enough: {_kind_text(kind, count)}: {keeps.text}")
+        render.tell(f"kept, though a rule lets it go: {_kind_text(kind, count)}: {keeps.text}")
+
+
+def _tell_room(account: _Account) -> None:
+    from stado.cli import render
+    from stado.cli.views import jobs_text
+    from stado.core.size_words import stated_size
+
+    room = account.room
+    if room is None:
+        return
+    rest = render.size_text(room.held)
+    render.tell(f"outputs of {jobs_text(room.jobs)} stay: {rest} of {stated_size(room.limit)}")
+    if room.unknown:
+        render.tell(f"how much {jobs_text(room.unknown)} of them left is not known: it may be more")
+    if not room.beyond:
+        return
+    beyond = render.size_text(room.beyond)
+    if not room.is_whole:
+        render.tell(f"{beyond} too much: not all jobs were looked at (--most)")
+        return
+    render.tell(f"{beyond} too much: all that may go went, or would; the rest is kept:")
+    for keeps, size in sorted(room.kept.items()):
+        render.tell(f"  {render.size_text(size)}: {keeps.text}")
+
+
+def _room_fields(room: Room) -> dict[str, Any]:
+    return {
+        "limit": room.limit,
+        "bytes": room.held,
+        "jobs": room.jobs,
+        "unknown_jobs": room.unknown,
+        "beyond": room.beyond,
+        "kept": {keeps.value: size for keeps, size in room.kept.items()},
+        "whole": room.is_whole,
+    }
 
 
 def _kind_text(kind: Leftover, jobs: int) -> str:
@@ -336,7 +382,7 @@ def _summary(account: _Account, *, apply: bool) -> str:
     from stado.cli import render
 
     if not account.going:
-        return "nothing is old enough to go, or all that is has gone"
+        return "nothing is to go, or all that was has gone"
     parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
     what = f"{', '.join(parts)}: {render.plural(account.objects, 'object')}, "
     what += render.size_text(account.size)

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from stado.core.documents import Part
+from stado.core.documents import COUNT_MAX, Part
 from stado.core.durations import DURATION_SECONDS_MAX, duration_text
+from stado.core.size_words import stated_size
 from stado.core.states import Leftover
 
 AGE_SECONDS_MIN = 86_400
@@ -28,6 +29,12 @@ Age = Annotated[int, msgspec.Meta(ge=AGE_SECONDS_MIN, le=DURATION_SECONDS_MAX)]
 Newest = Annotated[int, msgspec.Meta(ge=0, le=KEEP_NEWEST_MAX)]
 
 
+OutputBytes = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
+"""What the outputs of all ended jobs may take together."""
+
+OUTPUT_BYTES = "retention.output_bytes"
+
+
 class RetentionSettings(Part, frozen=True, kw_only=True):
     """For how long it is kept what ended jobs left, and they themselves. None: for ever."""
 
@@ -37,6 +44,8 @@ class RetentionSettings(Part, frozen=True, kw_only=True):
     """Of jobs that have completed: others may be retried, and go on from theirs."""
     jobs: Age | None = None
     """With all that they left."""
+    output_bytes: OutputBytes | None = None
+    """Beyond it the outputs of those jobs go that ended first."""
     keep_newest: Newest | None = None
     """So many ended jobs, those that were submitted last, are not touched."""
 
@@ -59,9 +68,10 @@ PARTS = (Leftover.LOG, Leftover.OUTPUTS, Leftover.CHECKPOINTS)
 
 
 class Keeps(StrEnum):
-    """What keeps something that is old enough to go."""
+    """What keeps something that a rule would let go."""
 
     NEWEST = "newest"
+    YOUNG = "young"
     GOES_ON = "goes_on"
     MAY_BE_RETRIED = "may_be_retried"
     PUBLISHED = "published"
@@ -76,6 +86,7 @@ class Keeps(StrEnum):
 
 _TEXTS = {
     Keeps.NEWEST: "among the newest ended jobs (retention.keep_newest)",
+    Keeps.YOUNG: "ended within a day",
     Keeps.GOES_ON: "the job goes on",
     Keeps.MAY_BE_RETRIED: "the job did not complete: a retry goes on from its checkpoints",
     Keeps.PUBLISHED: "its output is published as an artifact",
@@ -91,6 +102,18 @@ class Rules:
 
     ages: Mapping[Leftover, int]
     keep_newest: int
+    output_bytes: int | None = None
+    """What outputs may take together; None: any amount."""
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.ages) or self.output_bytes is not None
+
+    @property
+    def size_text(self) -> str:
+        """`retention.output_bytes 500GB`; only where it is set."""
+        assert self.output_bytes is not None
+        return f"{OUTPUT_BYTES} {stated_size(self.output_bytes)}"
 
     @property
     def youngest_seconds(self) -> int | None:
@@ -114,4 +137,5 @@ def rules_of(settings: RetentionSettings) -> Rules:
     return Rules(
         ages={kind: age for kind, age in ages.items() if age is not None},
         keep_newest=KEEP_NEWEST_DEFAULT if newest is None else newest,
+        output_bytes=settings.output_bytes,
     )

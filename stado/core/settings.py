@@ -14,7 +14,7 @@ import msgspec
 
 from stado.core import keys
 from stado.core.budget_words import BUDGETS_MAX, BudgetText, parse_budgets
-from stado.core.documents import Document, Instant, Part
+from stado.core.documents import COUNT_MAX, Document, Instant, Part
 from stado.core.durations import DURATION_FORM, Duration, duration_text, parse_duration
 from stado.core.envelope import HostWord, is_host_word
 from stado.core.notice_words import parse_rules
@@ -24,6 +24,7 @@ from stado.core.retention import (
     AGE_SECONDS_MIN,
     KEEP_NEWEST_DEFAULT,
     KEEP_NEWEST_MAX,
+    OUTPUT_BYTES,
     RetentionSettings,
 )
 from stado.core.retries import (
@@ -33,6 +34,7 @@ from stado.core.retries import (
     RETRYABLE,
     RetrySettings,
 )
+from stado.core.size_words import SIZE_FORM, parse_size, stated_size
 from stado.core.states import NotifyOn, Reason
 from stado.core.window_words import WINDOWS_MAX, WindowText, parse_windows
 from stado.errors import Refused
@@ -192,6 +194,11 @@ def _parse_newest(text: str) -> int | None:
     return count if 0 <= count <= KEEP_NEWEST_MAX else None
 
 
+def _parse_bytes(text: str) -> int | None:
+    size = parse_size(text)
+    return size if size is not None and size <= COUNT_MAX else None
+
+
 def _groups_text(limits: Mapping[str, int]) -> str:
     return " ".join(f"{name}:{limit}" for name, limit in limits.items())
 
@@ -269,6 +276,13 @@ SETTINGS: Mapping[str, Setting] = {
     "retention.outputs": _age("how long output files are kept, from when their jobs ended"),
     "retention.checkpoints": _age("how long checkpoints of completed jobs are kept"),
     "retention.jobs": _age("how long ended jobs are kept, with all that they left"),
+    OUTPUT_BYTES: Setting(
+        "what output files of ended jobs may take together: beyond it those that ended first go",
+        "any amount",
+        SIZE_FORM,
+        _parse_bytes,
+        stated_size,
+    ),
     "retention.keep_newest": Setting(
         "how many of the newest ended jobs are never touched",
         str(KEEP_NEWEST_DEFAULT),

@@ -1,8 +1,10 @@
-"""What of ended jobs is old enough to go, what keeps it, and its going.
+"""What of ended jobs is old enough to go, or takes too much room, what keeps it, and its going.
 
 A walk through the records of ended jobs, newest submission first, side by side with the marks of
-what has gone already: of what is too young, or has gone, nothing is read. Any number may do it at
-once, and who was interrupted calls it again.
+what has gone already: of what is too young, or has gone, nothing is read. Where a size is set for
+outputs, the same walk adds up what they take, by the ledger; then they go, in the order in which
+their jobs ended, until it fits. Any number may do it at once, and who was interrupted calls it
+again.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from stado.core import keys
+from stado.core.output_sizes import Left, OutputSizes, Room, enough
 from stado.core.records import Record
-from stado.core.retention import PARTS, Keeps, Rules
+from stado.core.retention import AGE_SECONDS_MIN, PARTS, Keeps, Rules
 from stado.core.states import Leftover, Opening, State
 from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs.deletion import check_pipeline_over, delete
@@ -27,6 +30,7 @@ from stado.jobs.expiring import (
     keeps_outputs,
     note_nothing,
 )
+from stado.jobs.output_sizes import read_output_sizes
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import Entry, walk
 
@@ -39,7 +43,7 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of one kind of thing that a job left, and is old enough."""
+    """What becomes of one kind of thing that a job left, and that a rule would let go."""
 
     job_id: str
     kind: Leftover
@@ -84,42 +88,73 @@ class _Old:
     """What keeps all of that, as the listings show."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An output that goes when its turn comes, if that is needed."""
+
+    rested_at: datetime
+    job_id: str
+    states: tuple[State, ...]
+    """Under which its record is."""
+    marks: tuple[_Mark, ...]
+    left: Left
+
+
 class Retention:
     """One walk, by the rules that are in force when it is made."""
+
+    room: Room | None = None
+    """What outputs take, once it is over; None: no size is set for them."""
 
     def __init__(self, repo: Repository, rules: Rules, *, by: str) -> None:
         self._repo = repo
         self._rules = rules
         self._by = by
         self._now = repo.now()
+        self._sizes: OutputSizes | None = None
+        self._waiting: list[_Waiting] = []
+        self._by_age: dict[str, Keeps | None] = {}
+        """Of outputs that are old enough: what keeps them; None: they went."""
 
     def outcomes(self, *, apply: bool, jobs_max: int) -> Iterator[list[Outcome]]:
         """Of what is old enough, some jobs at a time, until so many have something to go. `apply`:
         what may go has gone by then.
 
         A listing for each 1,000 ended jobs, and for each 1,000 marks; of a job that is old enough
-        what is asked then. Raises what the store raises: what was done stays done."""
+        what is asked then. Where a size is set, the ledger is read before: `Unreadable` where that
+        cannot be. Raises what the store raises: what was done stays done."""
+        if self._rules.output_bytes is not None:
+            self.room = Room(self._rules.output_bytes)
+            self._sizes = read_output_sizes(self._repo)
         old, left = self._old(), jobs_max
         while left > 0 and (batch := list(itertools.islice(old, min(_BATCH, left)))):
             found = self._repo.tasks.map(
                 lambda one: self._outcomes_of(one, apply=apply), batch, limit=_JOBS_AT_ONCE
             )
             left -= sum(any(outcome.keeps is None for outcome in some) for some in found)
+            self._note_outputs(found)
             yield [outcome for some in found for outcome in some]
+        if self.room is not None:
+            yield from self._until_it_fits(self.room, apply=apply, jobs_max=left)
 
     # --- listings -----------------------------------------------------------------------
 
     def _old(self) -> Iterator[_Old]:
         youngest = self._rules.youngest_seconds
-        if youngest is None:
+        if not self._rules.is_any:
             return
-        walks = {kind: _MarkWalk(self._repo, kind) for kind in PARTS if kind in self._rules.ages}
+        kinds = {*self._rules.ages, *([] if self._sizes is None else [Leftover.OUTPUTS])}
+        walks = {kind: _MarkWalk(self._repo, kind) for kind in PARTS if kind in kinds}
         for number, (job_id, entries) in enumerate(_ended(self._repo)):
             rested_at = max(entry.modified_at for entry in entries)
             rested_seconds = (self._now - rested_at).total_seconds()
-            if rested_seconds < youngest:
+            is_young = youngest is None or rested_seconds < youngest
+            if is_young and self._sizes is None:
                 continue
             marks = {kind: walks[kind].of_job(job_id) for kind in walks}
+            self._add_up(number, job_id, entries, rested_at, marks.get(Leftover.OUTPUTS, []))
+            if is_young:
+                continue
             gone = [kind for kind in marks if _has_gone_since(marks[kind], rested_at)]
             due = self._rules.due(rested_seconds=rested_seconds, gone=gone)
             if due:
@@ -129,6 +164,110 @@ class Retention:
                     else _shown_to_keep(entries, due)
                 )
                 yield _Old(job_id, entries, rested_at, marks, due, keeps)
+
+    # --- by size ------------------------------------------------------------------------
+
+    def _add_up(
+        self,
+        number: int,
+        job_id: str,
+        entries: list[Entry],
+        rested_at: datetime,
+        marks: Sequence[_Mark],
+    ) -> None:
+        if self._sizes is None or self.room is None:
+            return
+        states = tuple(
+            state
+            for state in State
+            if any(entry.key.startswith(keys.prefix(state)) for entry in entries)
+        )
+        gone = max((mark.epoch for mark in marks if mark.gone), default=0)
+        left = self._sizes.take(job_id, after_epoch=gone, completed=State.COMPLETED in states)
+        if _has_gone_since(marks, rested_at) or (left.is_known and not left.size):
+            return
+        self.room.add(left)
+        if number < self._rules.keep_newest:
+            self.room.keep(Keeps.NEWEST, left.size)
+        elif (self._now - rested_at).total_seconds() < AGE_SECONDS_MIN:
+            self.room.keep(Keeps.YOUNG, left.size)
+        else:
+            self._waiting.append(_Waiting(rested_at, job_id, states, tuple(marks), left))
+
+    def _note_outputs(self, found: Sequence[list[Outcome]]) -> None:
+        for some in found:
+            for outcome in some:
+                if outcome.kind in (Leftover.OUTPUTS, Leftover.JOB) and self.room is not None:
+                    self._by_age.setdefault(outcome.job_id, outcome.keeps)
+                    if outcome.keeps is None:
+                        self._by_age[outcome.job_id] = None
+
+    def _until_it_fits(self, room: Room, *, apply: bool, jobs_max: int) -> Iterator[list[Outcome]]:
+        """Those that ended first, a few at a time, and never one more than it takes: what was kept
+        of some is asked of those that follow."""
+        if jobs_max <= 0:
+            room.is_whole = False
+            return
+        waiting = self._not_by_age(room)
+        waiting.sort(key=lambda one: (one.rested_at, one.job_id))
+        at = 0
+        while room.beyond and at < len(waiting):
+            if jobs_max <= 0:
+                room.is_whole = False
+                return
+            following = waiting[at : at + min(_BATCH, jobs_max)]
+            batch = following[: enough((one.left.size for one in following), room.beyond)]
+            at += len(batch)
+            found = self._repo.tasks.map(
+                lambda one: self._by_size(one, apply=apply), batch, limit=_JOBS_AT_ONCE
+            )
+            for one, outcome in zip(batch, found, strict=True):
+                if outcome is None or outcome.keeps is None:
+                    room.let_go(one.left)
+                else:
+                    room.keep(outcome.keeps, one.left.size)
+            told = [outcome for outcome in found if outcome is not None]
+            jobs_max -= sum(outcome.keeps is None for outcome in told)
+            yield told
+
+    def _not_by_age(self, room: Room) -> list[_Waiting]:
+        """Of what was looked at for its age is known whether it goes, and what keeps it."""
+        waiting = []
+        for one in self._waiting:
+            if one.job_id not in self._by_age:
+                waiting.append(one)
+                continue
+            keeps = self._by_age[one.job_id]
+            if keeps is None:
+                room.let_go(one.left)
+            else:
+                room.keep(keeps, one.left.size)
+        self._waiting = []
+        return waiting
+
+    def _by_size(self, one: _Waiting, *, apply: bool) -> Outcome | None:
+        """None: its job has gone meanwhile, or goes on."""
+        rule = self._rules.size_text
+        try:
+            found = [self._repo.find_record(state, one.job_id) for state in one.states]
+            records = [stored.value for stored in found if stored is not None]
+            record = max(records, key=lambda record: record.epoch, default=None)
+            if record is None or record.ending is None:
+                return None
+            rested_at = max(one.rested_at, record.ending.ended_at)
+            cells = self._repo.cells(one.job_id)
+            keeps = None
+            if cells.highest != record.epoch or record.epoch not in cells.ends:
+                keeps = Keeps.GOES_ON
+            elif (self._now - rested_at).total_seconds() < AGE_SECONDS_MIN:
+                keeps = Keeps.YOUNG
+            if keeps is not None:
+                return Outcome(one.job_id, Leftover.OUTPUTS, rule, one.rested_at, keeps)
+            old = _Old(one.job_id, [], one.rested_at, {Leftover.OUTPUTS: one.marks}, [], None)
+            return self._outcome(old, record, cells, Leftover.OUTPUTS, rule, apply=apply)
+        except Unreadable as error:
+            self._repo.tell_unreadable(error)
+            return Outcome(one.job_id, Leftover.OUTPUTS, rule, one.rested_at, Keeps.UNREADABLE)
 
     # --- one job ------------------------------------------------------------------------
 
@@ -156,7 +295,8 @@ class Retention:
         )
         outcomes: list[Outcome] = []
         for kind in [Leftover.JOB] if goes_on and Leftover.JOB in due else due:
-            outcome = self._outcome(old, record, cells, kind, apply=apply)
+            rule = self._rules.text(kind)
+            outcome = self._outcome(old, record, cells, kind, rule, apply=apply)
             outcomes.append(outcome)
             if kind is Leftover.JOB and outcome.keeps is None:
                 break
@@ -182,9 +322,15 @@ class Retention:
         ]
 
     def _outcome(
-        self, old: _Old, record: Record, cells: Cells, kind: Leftover, *, apply: bool
+        self,
+        old: _Old,
+        record: Record,
+        cells: Cells,
+        kind: Leftover,
+        rule: str,
+        *,
+        apply: bool,
     ) -> Outcome:
-        rule = self._rules.text(kind)
         keeps = self._keeps(record, kind)
         if keeps is not None:
             return Outcome(record.id, kind, rule, old.rested_at, keeps)

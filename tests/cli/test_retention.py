@@ -12,6 +12,7 @@ import pytest
 from stado.core import keys
 from stado.core.records import Manifest, OutputFile
 from stado.core.states import State, Verdict
+from stado.core.usage import Use, use_key
 from stado.jobs.log_segments import write_segment
 from tests.cli.conftest import Program, World
 
@@ -139,3 +140,39 @@ def test_results_without_their_log_say_so(stado: Program, world: World, tmp_path
     assert "its log is not kept any more" in done.stderr
     assert (tmp_path / "here" / "data").read_bytes() == b"data"
     assert "is not kept any more" in (tmp_path / "here" / "log.txt").read_text()
+
+
+def test_outputs_go_by_size_and_what_stays_for_a_reason_is_told(
+    stado: Program, world: World
+) -> None:
+    """R276"""
+    first, second, kept = (
+        ended(stado, world, name, days_ago=days) for name, days in (("a", 9), ("b", 8), ("c", 12))
+    )
+    for job in (first, second, kept):
+        use = Use(job, 1, "ada", None, ended_ms=9, wall_ms=5, output_bytes=3_000_000)
+        world.repo.store.create(use_key(use), b"")
+    stado.ok("artifact", "publish", kept, "--name", "data")
+    rules(stado, output_bytes="6MB")
+    assert "retention.output_bytes 6MB" in stado.ok("retention", "show")
+    looked = stado("retention", "run")
+    assert "kept, though a rule lets it go: the outputs of 1 job: its output is" in looked.stderr
+    assert f"{first}  outputs" in looked.stdout
+    assert second not in looked.stdout
+    assert "outputs of 2 jobs stay: 6.0 MB of 6MB" in looked.stderr
+    stado.ok("settings", "set", "retention.output_bytes", "1MB")
+    done = stado("retention", "run", "--apply", "--yes")
+    assert "2.0 MB too much: all that may go went, or would; the rest is kept:" in done.stderr
+    assert "3.0 MB: its output is published as an artifact" in done.stderr
+    assert "went at 20" in stado("outputs", second).stderr
+    fields = stado.json("retention", "run")
+    assert fields["outputs"]["beyond"] == 2_000_000
+    assert fields["rules"]["retention.output_bytes"] == 1_000_000
+
+
+@pytest.mark.parametrize("size", ["500", "0GB", "all", "90d"])
+def test_what_is_no_size_is_refused(stado: Program, size: str) -> None:
+    """R276"""
+    done = stado("settings", "set", "retention.output_bytes", size)
+    assert done.exit_code == 2
+    assert f"retention.output_bytes {size!r} must be a size with its unit" in done.stderr

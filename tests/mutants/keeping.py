@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from stado.core import keys
+from stado.core import keys, output_sizes
 from stado.core.records import Expired, Record
 from stado.core.retention import Keeps
 from stado.core.states import Leftover, State
+from stado.core.usage import Use
 from stado.jobs import artifacts, expiring, retention, taking
 from stado.jobs.repository import Repository
 from tests.mutants.mutant import Mutant, replaced
@@ -28,6 +29,10 @@ def keep_no_output(repo: Repository, job_id: str) -> Keeps | None:
 
 def keep_no_checkpoints(record: Record) -> Keeps | None:
     return None
+
+
+def take_unknown_for_nothing(use: Use) -> int | None:
+    return use.output_bytes or 0
 
 
 def of_the_first_epoch(key: str) -> int | None:
@@ -83,5 +88,12 @@ MUTANTS = (
         "Only what epochs up to the one that had ended left goes.",
         f"{RETENTION}::test_a_retry_meanwhile_loses_nothing",
         replaced(keys, "epoch_of_log", of_the_first_epoch),
+    ),
+    Mutant(
+        "what is not known of an output is taken for nothing",
+        "Sizes that are not known are counted and told.",
+        "tests/jobs/test_retention_by_size.py"
+        "::test_unknown_sizes_are_told_and_go_in_their_turn_and_only_then",
+        replaced(output_sizes, "size_of", take_unknown_for_nothing),
     ),
 )
