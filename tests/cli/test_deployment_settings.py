@@ -62,6 +62,12 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
         ),
         ("retention.checkpoints", "for ever", "how long checkpoints of completed jobs are kept"),
         ("retention.jobs", "for ever", "how long ended jobs are kept, with all that they left"),
+        (
+            "retention.output_bytes",
+            "any amount",
+            "what output files of ended jobs may take together: "
+            "beyond it those that ended first go",
+        ),
         ("retention.keep_newest", "100", "how many of the newest ended jobs are never touched"),
         ("notify.rules", "none", "on which channels is told what becomes of any job"),
     ]
