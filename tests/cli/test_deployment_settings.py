@@ -65,8 +65,10 @@ def test_the_list_tells_each_setting_and_what_is_so_without_it(
         (
             "retention.output_bytes",
             "any amount",
-            "what output files of ended jobs may take together: "
-            "beyond it those that ended first go",
+            (
+                "what output files of ended jobs may take together: "
+                "beyond it those that ended first go"
+            ),
         ),
         ("retention.keep_newest", "100", "how many of the newest ended jobs are never touched"),
         ("notify.rules", "none", "on which channels is told what becomes of any job"),
