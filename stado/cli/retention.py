@@ -168,13 +168,15 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
         if apply and not yes and not _may_go_on(repo, rules, most):
             return exits.FAILED
         with going_on("interrupted: what is gone is gone; the same command goes on"):
-            account = _walked(repo, rules, apply=apply, most=most, tell=_progress(apply))
+            tell = _each_as_it_goes(verbose) if apply and not as_json else _progress(apply)
+            account = _walked(repo, rules, apply=apply, most=most, tell=tell)
     if as_json:
         told = [_fields(one) for one in account.all] if verbose else None
         fields = {"applied": apply, "rules": _rule_fields(rules), **account.fields()}
         render.print_json(fields if told is None else {**fields, "each": told})
         return exits.OK
-    _print_each(account, verbose=verbose)
+    if not apply:
+        _print_each(account, verbose=verbose)
     _tell_kept(account)
     _tell_room(account)
     render.tell(_summary(account, apply=apply))
@@ -236,6 +238,37 @@ def _progress(apply: bool) -> Callable[[_Account], None]:
             render.tell(f"{told:,} looked at; {done}: {account.objects:,} objects, {size}")
 
     return tell if render.stderr_is_terminal() else lambda _: None
+
+
+def _each_as_it_goes(verbose: bool) -> Callable[[_Account], None]:
+    """A line for each, and now and then how far it is."""
+    from stado.cli import render
+
+    printed = 0
+    progress = _progress(apply=True)
+
+    def tell(account: _Account) -> None:
+        nonlocal printed
+        shown = account.all if verbose else account.going[:_SHOWN_MAX]
+        for one in shown[printed:]:
+            render.print_line(_line(one))
+        is_first_cut = printed < _SHOWN_MAX < len(account.going)
+        printed = len(shown)
+        if not verbose and is_first_cut:
+            render.tell("and more, which --verbose names")
+        progress(account)
+
+    return tell
+
+
+def _line(one: Outcome) -> str:
+    """`zzz  log  2 objects, 4.0 kB: retention.logs 90d`"""
+    from stado.cli import render
+
+    if one.keeps is not None:
+        return f"{one.job_id}  {one.kind.value}  kept: {one.keeps.text}"
+    what = f"{render.plural(one.objects, 'object')}, {render.size_text(one.size)}"
+    return f"{one.job_id}  {one.kind.value}  {what}: {one.rule}"
 
 
 # --- telling it -----------------------------------------------------------------------------
@@ -338,8 +371,8 @@ def _tell_room(account: _Account) -> None:
     room = account.room
     if room is None:
         return
-    rest = render.size_text(room.held)
-    render.tell(f"outputs of {jobs_text(room.jobs)} stay: {rest} of {stated_size(room.limit)}")
+    rest, limit = render.size_text(room.held), stated_size(room.limit)
+    render.tell(f"outputs of {jobs_text(room.jobs)} stay: {rest}; {limit} may stay")
     if room.unknown:
         render.tell(f"how much {jobs_text(room.unknown)} of them left is not known: it may be more")
     if not room.beyond:

@@ -113,6 +113,8 @@ class Retention:
         self._now = repo.now()
         self._sizes: OutputSizes | None = None
         self._waiting: list[_Waiting] = []
+        self._states: dict[tuple[State, ...], tuple[State, ...]] = {}
+        """Each once in memory: of a million jobs most have the same."""
         self._by_age: dict[str, Keeps | None] = {}
         """Of outputs that are old enough: what keeps them; None: they went."""
 
@@ -192,6 +194,7 @@ class Retention:
         elif (self._now - rested_at).total_seconds() < AGE_SECONDS_MIN:
             self.room.keep(Keeps.YOUNG, left.size)
         else:
+            states = self._states.setdefault(states, states)
             self._waiting.append(_Waiting(rested_at, job_id, states, tuple(marks), left))
 
     def _note_outputs(self, found: Sequence[list[Outcome]]) -> None:

@@ -159,9 +159,10 @@ def test_outputs_go_by_size_and_what_stays_for_a_reason_is_told(
     assert "kept, though a rule lets it go: the outputs of 1 job: its output is" in looked.stderr
     assert f"{first}  outputs" in looked.stdout
     assert second not in looked.stdout
-    assert "outputs of 2 jobs stay: 6.0 MB of 6MB" in looked.stderr
+    assert "outputs of 2 jobs stay: 6.0 MB; 6MB may stay" in looked.stderr
     stado.ok("settings", "set", "retention.output_bytes", "1MB")
     done = stado("retention", "run", "--apply", "--yes")
+    assert f"{second}  outputs  2 objects, 4 bytes: retention.output_bytes 1MB" in done.stdout
     assert "2.0 MB too much: all that may go went, or would; the rest is kept:" in done.stderr
     assert "3.0 MB: its output is published as an artifact" in done.stderr
     assert "went at 20" in stado("outputs", second).stderr
