@@ -15,6 +15,7 @@ from stado.jobs.ledger import Compaction, Pace
 from stado.jobs.retention import Outcome, Retention
 from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
+from tests.jobs.actors import Crash, mortal
 from tests.jobs.test_artifacts import FILES, left, published
 from tests.jobs.world import World
 
@@ -185,3 +186,30 @@ def test_requests_do_not_grow_with_jobs_that_stay(world: World, tmp_path: Path) 
     assert asked.of(Operation.LIST) == 6 + 5
     assert asked.of(Operation.GET) == 2 + 2
     assert asked.of(Operation.DELETE) == len(FILES) + 1 + 1
+
+
+@pytest.mark.parametrize("applied_before", [True, False])
+def test_who_dies_at_any_request_lets_no_more_go_than_it_takes(
+    tmp_path: Path, applied_before: bool
+) -> None:
+    """R274, R276: an output counts until its mark says that all of it has gone."""
+    for number in range(100):
+        world = World()
+        jobs = several(world, tmp_path / f"{number}-{applied_before}", 3)
+        store = mortal(world.store, at=number, applied=applied_before)
+        try:
+            run(world, of(2 * SIZE), store=store)
+        except Crash:
+            died = True
+        else:
+            died = False
+        run(world, of(2 * SIZE))
+        assert there(world, jobs) == jobs[1:]
+        mark = find_expired(world.repo, Leftover.OUTPUTS, jobs[0], epoch=1)
+        assert mark is not None
+        assert (mark.gone, mark.left) == (True, True)
+        if not died:
+            break
+    else:
+        raise AssertionError("it never got through")
+    assert number > 15
