@@ -52,15 +52,17 @@ def delete(
     *,
     by: str,
     note: str | None = None,
+    epoch: int | None = None,
     spare_taken: bool = False,
 ) -> Deletion:
-    """`spare_taken`: the files of its output stay where somebody was about to take them along.
+    """`epoch`: only where the job has come to rest in this one, and in no later one.
+    `spare_taken`: the files of its output stay where somebody was about to take them along.
 
     Deletes a job at rest: what it left, its part in its run and in that run's snapshot, and its
     record, which is the last to go; interrupted anywhere, the same call goes on.
 
     Raises `NotFound`, and `Refused` (`still_live`, `output_published`) when it has to stay."""
-    cell = _opening(repo, job_id, by=by, note=note)
+    cell = _opening(repo, job_id, by=by, note=note, epoch=epoch)
     record = cell.record
     epochs = sorted(repo.cells(job_id).ends)
     deleted = 0
@@ -92,7 +94,9 @@ def is_unfinished(repo: Repository, job_id: str) -> bool:
     return not noted or rests
 
 
-def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> OpenCell:
+def _opening(
+    repo: Repository, job_id: str, *, by: str, note: str | None, epoch: int | None
+) -> OpenCell:
     """The cell that deletes it: ours, or that of somebody who has not finished."""
     found = find_job(repo, job_id)
     if found is None:
@@ -106,6 +110,8 @@ def _opening(repo: Repository, job_id: str, *, by: str, note: str | None) -> Ope
             "still_live",
             f"job {job_id} is {record.state}: cancel it first (`stado cancel {job_id}`)",
         )
+    if epoch is not None and record.epoch != epoch:
+        raise Refused("still_live", f"job {job_id} has just been retried")
     check_pipeline_over(repo, record)
     _check_unpublished(repo, job_id)
     cell, _ = open_epoch(repo, record, Opening.DELETE, by=by, note=note)

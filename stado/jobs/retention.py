@@ -369,7 +369,14 @@ class Retention:
         size = sum(one.size for one in holdings)
         if apply:
             try:
-                delete(self._repo, record.id, by=self._by, note=rule, spare_taken=True)
+                delete(
+                    self._repo,
+                    record.id,
+                    by=self._by,
+                    note=rule,
+                    epoch=record.epoch,
+                    spare_taken=True,
+                )
             except NotFound:
                 pass  # somebody else was faster, and has finished it
             except Refused as error:

@@ -32,7 +32,7 @@ from stado.jobs.retention import Outcome, Retention
 from stado.jobs.submit import submit
 from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
-from tests.jobs.actors import Actor, Crash, mortal
+from tests.jobs.actors import Actor, Crash, GuardedStore, mortal
 from tests.jobs.test_artifacts import FILES, left, published
 from tests.jobs.test_policies import Folder
 from tests.jobs.world import World
@@ -540,6 +540,39 @@ def test_a_retry_meanwhile_loses_nothing(tmp_path: Path) -> None:
         assert world.has(keys.log_segment(job, 2, 0))
 
     assert _each_meeting(tmp_path, kinds, go_on, prepared, check) > 50
+
+
+def test_a_job_that_was_retried_and_has_ended_meanwhile_stays(world: World, tmp_path: Path) -> None:
+    """R274: it is minutes old, whatever was seen of it before."""
+    job = ended(world, tmp_path, Verdict.FAILED)
+    later(world)
+
+    def live_again() -> None:
+        retry(world.repo, job, by="bob", note=None)
+        claimed = world.claimed_of(job)
+        world.store.create(keys.log_segment(job, 2, 0), b"again\n")
+        world.end(claimed)
+
+    store = _once(world, Operation.LIST, keys.log_folder(job), live_again)
+    found = keeps(applied(world, rules_of(JOBS), store=store))
+    assert found == {(job, Leftover.JOB): Keeps.GOES_ON}
+    assert world.states(job) == {State.COMPLETED}
+    assert not was_deleted(world.repo, job)
+    assert world.has(keys.log_segment(job, 2, 0))
+
+
+def _once(
+    world: World, operation: Operation, beginning: str, act: Callable[[], object]
+) -> GuardedStore:
+    """Somebody else acts right before the first such request."""
+    fired = [False]
+
+    def before(asked: Operation, key: str) -> None:
+        if not fired[0] and asked is operation and key.startswith(beginning):
+            fired[0] = True
+            act()
+
+    return GuardedStore(world.store, before=before)
 
 
 def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> None:
