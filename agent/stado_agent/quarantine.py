@@ -73,6 +73,8 @@ class Quarantine:
         if base_of(end.job_id) in self._acquitted and early_failures.failed_early(end):
             return
         self._row = early_failures.in_a_row([*self._row, end])
+        if self.suspect and not self._row:
+            self._go_on("a job that ended since ran well")
         if len(self._row) >= IN_A_ROW and not self.suspect and self._quarantine is None:
             self._suspected_at = self._now()
             log.warning("event=suspect why=%r", _told(self._row))

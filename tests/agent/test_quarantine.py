@@ -162,6 +162,26 @@ def test_a_success_between_is_a_new_beginning(host: Host) -> None:
     assert host.hindrance is None
 
 
+def test_a_job_that_ends_well_meanwhile_speaks_for_a_suspect(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that was begun before the others, and shows only now how it went."""
+    caplog.set_level("INFO")
+    neighbour = Neighbour(host)
+    neighbour.report()
+    host.processes.scripts["fine"] = Script(seconds=2 * BEAT)
+    (fine,) = host.submit("fine")
+    host.step_for(1)
+    become_suspect(host)
+    neighbour.report()
+    host.step_until_at_rest(fine)
+    neighbour.report()
+    touched = failed(host)
+    host.step_for(BEAT)
+    assert "event=not_suspect why='a job that ended since ran well'" in caplog.text
+    assert failed(host) > touched
+
+
 def test_a_quarantine_outlives_its_agent_and_ends_when_it_is_released(host: Host) -> None:
     """A33: nothing but a release lifts it, and one that is older does not."""
     neighbour = Neighbour(host)

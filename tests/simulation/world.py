@@ -22,6 +22,7 @@ from stado.core.documents import decode
 from stado.core.ids import milliseconds
 from stado.core.order import parse_entry
 from stado.core.records import (
+    Capacity,
     EndCell,
     HostOrders,
     HostRelease,
@@ -327,11 +328,22 @@ class World:
         orders = HostOrders(
             consumer=consumer,
             release=release,
-            nonce="healed",
+            nonce=f"healed{milliseconds(now)}",
             changed_at=now,
             changed_by="operator",
         )
         self.store.put(keys.host_orders(consumer), orders.encode())
+
+    def _open_quarantined(self) -> None:
+        """Jobs that fail at once may close a host in calm, too."""
+        for host in self.hosts:
+            key = keys.capacity(consumer_on(host))
+            try:
+                hindrance = decode(Capacity, key, self.store.get(key).data).hindrance
+            except NotFound:
+                continue
+            if hindrance is not None and hindrance.code == "quarantined":
+                self._open(host)
 
     def _store_ms(self) -> int:
         return milliseconds(self.store.now())
@@ -344,6 +356,7 @@ class World:
                 return
             if self.kernel.now >= self.healed_at + self.plan.ways.late_max:
                 self._tell_checkers("on_look")
+            self._open_quarantined()
             if self.kernel.now >= bound:
                 text = f"after {self.bound_seconds:.0f} s of calm {unrest}"
                 self._note_violation(Violation("all comes to rest", self.kernel.now, text))

@@ -28,6 +28,8 @@ class MessagesChecker(Checker):
         """By channel and id: the key of the notice, and what the message has to say."""
         self._may: set[tuple[str, str]] = set()
         self._pauses: dict[tuple[str, str], Record] = {}
+        self._cancelled: set[str] = set()
+        """Keys of the asks in which somebody has asked to cancel: they may be deleted since."""
 
     def on_change(self, change: Change) -> None:
         if change.written_cell == "end":
@@ -38,6 +40,8 @@ class MessagesChecker(Checker):
             claim = change.decode_after(ClaimCell)
             for channel in channels_for(claim.record.notice_rules, NotifyOn.RUNNING):
                 self._may.add((channel, f"{claim.record.id}.{claim.record.epoch}.running"))
+        elif change.parts[2:3] == ["asks"] and change.after is not None:
+            self._cancelled |= {change.key} if change.decode_after(Asks).cancel else set()
 
     def _expect(self, record: Record, word: NotifyOn) -> None:
         for channel in channels_for(record.notice_rules, word):
@@ -49,10 +53,7 @@ class MessagesChecker(Checker):
 
     def _was_cancelled(self, paused: Record | None) -> bool:
         """Whether a job may have been cancelled before anybody saw it paused."""
-        if paused is None:
-            return False
-        asks = self._find(Asks, keys.asks(paused.id, paused.epoch))
-        return asks is not None and asks.cancel
+        return paused is not None and keys.asks(paused.id, paused.epoch) in self._cancelled
 
     def at_end(self) -> None:
         heard: dict[tuple[str, str], bytes] = {}

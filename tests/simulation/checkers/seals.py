@@ -47,6 +47,9 @@ class SealsChecker(Checker):
         self._checkpoints: dict[str, _Sign] = defaultdict(_Sign)
         self._newest_checkpoints: dict[str, str] = {}
         self._reports: dict[tuple[str, str, int], _Sign] = defaultdict(_Sign)
+        self._newest_signs: dict[tuple[str, str, int], int] = {}
+        """They only grow: a broadcast that lands late says nothing of now, nor does the next, which
+        repeats what was there before it."""
         self._broadcasts: dict[str, list[tuple[float, Capacity]]] = defaultdict(list)
         """Of each agent."""
         self._looks: dict[tuple[SimProcess, str], float] = {}
@@ -66,7 +69,9 @@ class SealsChecker(Checker):
             self._broadcasts[said.consumer].append((change.at, said))
             for report in said.jobs:
                 of = (said.consumer, report.job_id, report.epoch)
-                self._reports[of].note(change.at, report.signs)
+                newest = max(report.signs, self._newest_signs.get(of, 0))
+                self._newest_signs[of] = newest
+                self._reports[of].note(change.at, newest)
         elif change.folder == "running":
             self._beats[change.parts[1].removesuffix(".json")].note(change.at, change.after)
         elif change.parts[2:3] == ["checkpoints"]:

@@ -135,6 +135,8 @@ class YieldsChecker(Checker):
             record = self._find(Record, entry.key)
             if record is None or record.holder is None or record.holder.host != host.name:
                 continue
+            if not self._exists(keys.claim_cell(record.id, record.epoch)):
+                continue  # whoever wanted it died, or is about to claim it
             if not self._exists(keys.end_cell(record.id, record.epoch)):
                 held = Held(record.id, record.spec, tuple(record.holder.cards))
                 yield (record.id, record.epoch), held
