@@ -8,6 +8,7 @@ process, or forgotten, and the job goes on. Each function takes `store`, `endpoi
 from __future__ import annotations
 
 import codecs
+import itertools
 import logging
 import math
 import os
@@ -39,7 +40,7 @@ from stado.errors import (
 )
 from stado.jobs.changes import cancel, pause, resume
 from stado.jobs.downloads import download
-from stado.jobs.expired import check_there, told_expired
+from stado.jobs.expired import check_there, going_text, told_expired
 from stado.jobs.finding import find_job
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import JobLog, LogPiece
@@ -193,13 +194,18 @@ class Job:
         """The lines that the job has printed, over all of its epochs; `tail`: the last so many.
         `follow`: goes on until the job has ended, through its pauses.
 
-        Where bytes were dropped and where an epoch begins, a line says so: `[stado: …]`. Raises
+        Where bytes were dropped, where an epoch begins, and before a log that was to go and may not
+        be whole, a line says so: `[stado: …]`. Raises
         `Refused` (`log_expired`) for a log that the deployment does not keep any more."""
         repo = _repository(self.settings)
         record = present_record(repo, self.id)
-        check_there(repo, record, Leftover.LOG)
         whole = JobLog(repo, self.id, up_to_epoch=record.epoch, lines=tail)
-        return _lines(self._pieces(repo, JobSight(repo, record), whole, follow=follow))
+        if not whole.found:
+            check_there(repo, record, Leftover.LOG)
+        going = going_text(repo, record, Leftover.LOG)
+        told = [] if going is None else [f"[stado: {going}]"]
+        pieces = _lines(self._pieces(repo, JobSight(repo, record), whole, follow=follow))
+        return itertools.chain(told, pieces)
 
     def cancel(self) -> bool:
         """Cancels the job: a queued one at once, a running one at its worker's next check-in, which

@@ -28,14 +28,18 @@ def outputs(*, job: str | None, as_json: bool, target: Target) -> int:
     ID is a job id, a part of one, a run id, or `last`; without one it is your newest job.
     """
     from stado.cli import exits, render
+    from stado.core.states import Leftover
+    from stado.jobs.expired import going_text
 
     with opened_repository(target) as repo:
         record = _record(repo, job, "stado outputs")
         manifest = _manifest(repo, record)
         checkpoints = _checkpoints(repo, record)
-        expired = _expired(repo, record, checkpoints)
-    if expired is not None:
-        render.tell(f"stado: {expired.text}")
+        going = None if manifest is None else going_text(repo, record, Leftover.OUTPUTS)
+        expired = _expired(repo, record, manifest, checkpoints)
+    told = going if expired is None else expired.text
+    if told is not None:
+        render.tell(f"stado: {told}")
     if as_json:
         render.print_json(_fields(record, manifest, checkpoints))
     else:
@@ -43,13 +47,17 @@ def outputs(*, job: str | None, as_json: bool, target: Target) -> int:
     return exits.OK if expired is None else exits.REFUSED
 
 
-def _expired(repo: Repository, record: Record, checkpoints: list[Checkpoint]) -> Refused | None:
+def _expired(
+    repo: Repository, record: Record, manifest: Manifest | None, checkpoints: list[Checkpoint]
+) -> Refused | None:
     """That files of it are not kept any more, where there is something else to show; raises it
     where there is nothing."""
     from stado.core.states import Leftover
     from stado.errors import Refused
     from stado.jobs.expired import check_there
 
+    if manifest is not None:
+        return None
     try:
         check_there(repo, record, Leftover.OUTPUTS)
     except Refused as error:

@@ -187,7 +187,10 @@ def _log_is_kept(repo: Repository, record: Record) -> bool:
     from stado.core.states import Leftover
     from stado.errors import Refused
     from stado.jobs.expired import check_there
+    from stado.jobs.log_segments import epochs_with_log
 
+    if not record.state.terminal or epochs_with_log(repo, record.id):
+        return True
     try:
         check_there(repo, record, Leftover.LOG)
     except Refused:

@@ -19,7 +19,7 @@ from stado.cli.outcomes import outcome_line
 from stado.cli.wait_reasons import WaitReasons
 from stado.core.states import Leftover, State
 from stado.errors import Unreadable
-from stado.jobs.expired import check_there
+from stado.jobs.expired import check_there, going_text
 from stado.jobs.followers import FollowerNote
 from stado.jobs.job_log import EpochBegins, JobLog, LogPiece
 from stado.jobs.logs import Gap
@@ -45,9 +45,9 @@ def print_log(
 ) -> None:
     """What there is now (of it the last `lines`), of all epochs."""
     record = present_record(repo, job_id)
-    check_there(repo, record, Leftover.LOG)
     since = view.begins_at(repo.now())
     log = JobLog(repo, job_id, up_to_epoch=record.epoch, lines=lines, since=since)
+    _tell_expired(repo, record, log)
     printer = _Printer(log, view)
     came = printer.print_up_to(record.epoch, complete=record.state.at_rest)
     printer.end_line()
@@ -69,13 +69,23 @@ def follow_log(
     ):
         patience = Patience(repo.clock, meanwhile=f"job {job_id} goes on")
         first = patience.call(lambda: present_record(repo, job_id))
-        patience.call(lambda: check_there(repo, first, Leftover.LOG))
         sight = JobSight(repo, first)
         since = view.begins_at(patience.call(repo.now))
         log = patience.call(
             lambda: JobLog(repo, job_id, up_to_epoch=first.epoch, lines=lines, since=since)
         )
+        patience.call(lambda: _tell_expired(repo, first, log))
         return _Following(repo, sight, _Printer(log, view), patience).to_the_end()
+
+
+def _tell_expired(repo: Repository, record: Record, log: JobLog) -> None:
+    """That the log has gone (`Refused`), or was to go, and may not be whole."""
+    if not log.found:
+        check_there(repo, record, Leftover.LOG)
+        return
+    going = going_text(repo, record, Leftover.LOG)
+    if going is not None:
+        render.tell(f"stado: {going}")
 
 
 class _Following:

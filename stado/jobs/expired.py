@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from stado.core import keys
 from stado.core.records import Expired, Record
 from stado.core.retention import AGE_SECONDS_MIN, PARTS
-from stado.core.states import Leftover
-from stado.errors import Ambiguous, Conflict, Refused
+from stado.core.states import Leftover, State
+from stado.errors import Ambiguous, Conflict, Refused, Unreadable
+from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import Repository
 from stado.storage.port import walk
 
@@ -46,11 +47,19 @@ def _marks(repo: Repository, kind: Leftover, job_id: str, epoch: int) -> list[st
 
 
 def check_there(repo: Repository, record: Record, kind: Leftover) -> None:
-    """For who shows what a job left. Nothing is asked of one that has ended within a day, or has
-    not: nothing of it can have gone. Raises `Refused` (`log_expired`, `outputs_expired`)."""
-    found = _find(repo, record, kind)
-    if found is not None:
-        raise refusal(found)
+    """For who would show what a job left, and found nothing, or not all: whether it has gone. Who
+    found all of it need not ask: a mark that its rule was to go does not say that it went.
+
+    Of one that has ended within a day nothing can have gone: nothing is asked. Otherwise a listing,
+    and a read for each mark. Raises `Refused` (`log_expired`, `outputs_expired`), `Unreadable`."""
+    if not _may_have_gone(repo, record):
+        return
+    of_last_alone = kind is Leftover.OUTPUTS and record.state is State.COMPLETED
+    epoch = record.epoch if of_last_alone else 1
+    for key in reversed(_marks(repo, kind, record.id, epoch)):
+        found = repo.find(Expired, key)
+        if found is not None and found.value.left:
+            raise refusal(found.value)
 
 
 def gone_of(repo: Repository, record: Record) -> list[Expired]:
@@ -60,22 +69,49 @@ def gone_of(repo: Repository, record: Record) -> list[Expired]:
     return [one for one in found if one is not None]
 
 
+def going_text(repo: Repository, record: Record, kind: Leftover) -> str | None:
+    """For who found something of a job, and cannot see whether it is all: that somebody began to
+    let it go. None: nobody did, or it cannot be read."""
+    found = _find(repo, record, kind)
+    return gone_sentence(found) if found is not None and not found.gone else None
+
+
 def _find(repo: Repository, record: Record, kind: Leftover) -> Expired | None:
-    """None also where there was nothing."""
+    """None also where there was nothing, or the mark cannot be read."""
+    if not _may_have_gone(repo, record):
+        return None
+    try:
+        found = find_expired(repo, kind, record.id, epoch=record.epoch)
+    except Unreadable as error:
+        repo.tell_unreadable(error)
+        return None
+    return found if found is not None and found.left else None
+
+
+def _may_have_gone(repo: Repository, record: Record) -> bool:
     ending = record.ending
     if not record.state.terminal or ending is None:
-        return None
-    if (repo.now() - ending.ended_at).total_seconds() < AGE_SECONDS_MIN:
-        return None
-    found = find_expired(repo, kind, record.id, epoch=record.epoch)
-    return found if found is not None and found.left else None
+        return False
+    return (repo.now() - ending.ended_at).total_seconds() >= AGE_SECONDS_MIN
 
 
 @contextmanager
 def told_expired(repo: Repository, record: Record) -> Iterator[None]:
-    """For who reads what a job left: says that it has gone, be it before or meanwhile. Raises
-    `Refused` (`outputs_expired`) instead of what a file raises that is missing."""
-    check_there(repo, record, Leftover.OUTPUTS)
+    """For who fetches what a job left: says that it has gone, be it before or meanwhile. Raises
+    `Refused` (`outputs_expired`) where there is no manifest, and instead of what a file raises that
+    is missing. Of a job that ended a day ago or longer the manifest is read once more for it."""
+    if (
+        _may_have_gone(repo, record)
+        and find_present_manifest(repo, record.id, record.epoch, record.state) is None
+    ):
+        check_there(repo, record, Leftover.OUTPUTS)
+    with told_missing(repo, record):
+        yield
+
+
+@contextmanager
+def told_missing(repo: Repository, record: Record) -> Iterator[None]:
+    """The same of files alone."""
     try:
         yield
     except Conflict:
@@ -89,13 +125,13 @@ def refusal(found: Expired) -> Refused:
 
 
 def gone_sentence(found: Expired) -> str:
-    """`the log of job zzz is not kept any more: it went at … by retention.logs 90d (ada)`"""
+    """`the log of job zzz is not kept any more: it went at … by retention.logs 90d (ada)`; where
+    that was begun: `… may not be whole any more: it was to go at …`"""
+    several = found.kind is Leftover.CHECKPOINTS
     what = "output" if found.kind is Leftover.OUTPUTS else found.kind.value
-    if found.kind is Leftover.CHECKPOINTS:
-        return f"checkpoints of job {found.job_id} are not kept any more: they {_went(found)}"
-    return f"the {what} of job {found.job_id} is not kept any more: it {_went(found)}"
-
-
-def _went(found: Expired) -> str:
-    at = f"{found.at:%Y-%m-%d %H:%M} UTC"
-    return f"went at {at} by {found.rule} ({found.by})"
+    named = f"{what} of job {found.job_id}" if several else f"the {what} of job {found.job_id}"
+    it = "they" if several else "it"
+    at = f"at {found.at:%Y-%m-%d %H:%M} UTC by {found.rule} ({found.by})"
+    if found.gone:
+        return f"{named} {'are' if several else 'is'} not kept any more: {it} went {at}"
+    return f"{named} may not be whole any more: {it} {'were' if several else 'was'} to go {at}"

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from stado.core.output_paths import RESULT_NAME
 from stado.core.records import Manifest, OutputFile, Record
-from stado.core.states import State, WarningCode
+from stado.core.states import Leftover, State, WarningCode
 from stado.errors import Conflict, NotFound, Refused
-from stado.jobs.expired import told_expired
+from stado.jobs.expired import check_there, told_missing
 from stado.jobs.outputs import find_present_manifest
 from stado.jobs.repository import Repository
 
@@ -40,11 +40,13 @@ class JobResult:
 def read_result(repo: Repository, record: Record) -> JobResult:
     """Raises `Refused` when the job has not completed, left no result, one that is none (too
     large, not JSON), or one that did not come, and `Conflict` when the stored one is gone or not
-    what the job left. Two reads; of a job that ended a day ago or longer a listing besides, which
-    tells whether its output has gone for its age (`outputs_expired`)."""
+    what the job left. Two reads; where one finds nothing a listing besides, which tells whether
+    its output has gone for its age (`outputs_expired`)."""
     _check_completed(record)
-    with told_expired(repo, record):
+    with told_missing(repo, record):
         manifest = find_present_manifest(repo, record.id, record.epoch, record.state)
+        if manifest is None:
+            check_there(repo, record, Leftover.OUTPUTS)
         files = manifest.files if manifest is not None else []
         file = next((file for file in files if file.path == RESULT_NAME), None)
         if file is None:

@@ -20,12 +20,19 @@ from stado.core.retention import (
 from stado.core.schedules import Schedule
 from stado.core.spec import Spec, make_request
 from stado.core.states import JobType, Leftover, State, Verdict
-from stado.errors import NotFound, Refused
+from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs import schedules
 from stado.jobs.artifacts import publish, read_artifact
-from stado.jobs.changes import rerun, retry
+from stado.jobs.changes import cancel, rerun, retry
 from stado.jobs.downloads import download
-from stado.jobs.expired import LOG_EXPIRED, OUTPUTS_EXPIRED, check_there, told_expired
+from stado.jobs.expired import (
+    LOG_EXPIRED,
+    OUTPUTS_EXPIRED,
+    check_there,
+    going_text,
+    gone_of,
+    told_expired,
+)
 from stado.jobs.finding import was_deleted
 from stado.jobs.inputs import pieces_of, pin_input
 from stado.jobs.retention import Outcome, Retention
@@ -360,6 +367,74 @@ def test_a_download_that_loses_its_files_on_the_way_says_so_and_keeps_what_it_ha
     assert gone[0]
     assert error.value.code == OUTPUTS_EXPIRED
     assert (folder / "note").read_bytes() == FILES["note"]
+
+
+def _left_marked(world: World, job: str, kind: Leftover) -> None:
+    """By somebody who died over it right after the mark."""
+    died = [False]
+
+    def before(_asked: Operation, _key: str) -> None:
+        if died[0]:
+            raise Crash
+
+    def after(asked: Operation, key: str) -> None:
+        if asked is Operation.CREATE and key.startswith(keys.expired_folder(kind.value)):
+            died[0] = True
+
+    with pytest.raises(Crash):
+        applied(world, only(kind), store=GuardedStore(world.store, before=before, after=after))
+
+
+def test_what_was_to_go_and_is_there_is_shown(world: World, tmp_path: Path) -> None:
+    """R273: a mark alone says that it was to go, and the rule may be unset by then."""
+    job = ended(world, tmp_path)
+    later(world)
+    at_rest = world.record(State.COMPLETED, job)
+    for kind in (Leftover.OUTPUTS, Leftover.LOG):
+        _left_marked(world, job, kind)
+        told = going_text(world.repo, at_rest, kind)
+        assert told is not None
+        assert "may not be whole any more: it was to go at 20" in told
+    with told_expired(world.repo, at_rest):
+        download(world.repo, job_id=job, epoch=1, folder=tmp_path / "here")
+    assert (tmp_path / "here" / "note").read_bytes() == FILES["note"]
+    assert (tmp_path / "here" / "log.txt").read_bytes() == b"printed\nmore\n"
+    with pytest.raises(Refused) as error:
+        published(world, job)
+    assert error.value.code == OUTPUTS_EXPIRED
+
+
+def test_a_mark_that_cannot_be_read_keeps_nobody_from_what_is_there(
+    world: World, tmp_path: Path
+) -> None:
+    """R273: but is not taken for none where nothing is there, nor by who publishes."""
+    job = ended(world, tmp_path)
+    later(world)
+    at_rest = world.record(State.COMPLETED, job)
+    for kind in PARTS:
+        world.store.create(keys.expiring(kind.value, job, 1), b"{broken")
+    with told_expired(world.repo, at_rest):
+        download(world.repo, job_id=job, epoch=1, folder=tmp_path / "here")
+    assert gone_of(world.repo, at_rest) == []
+    with pytest.raises(Unreadable):
+        published(world, job)
+    world.store.delete(keys.output_manifest(job, 1), None)
+    with pytest.raises(Unreadable), told_expired(world.repo, at_rest):
+        pass
+
+
+def test_what_an_earlier_life_left_and_has_gone_is_told(world: World, tmp_path: Path) -> None:
+    """R273: of a job that was retried since, and left nothing."""
+    job = ended(world, tmp_path, Verdict.FAILED)
+    later(world)
+    applied(world, rules_of(ALL))
+    retry(world.repo, job, by="ada", note=None)
+    cancel(world.repo, job, by="ada")
+    later(world)
+    applied(world, rules_of(ALL))
+    for kind in (Leftover.LOG, Leftover.OUTPUTS):
+        with pytest.raises(Refused, match=f"retention.{kind.value}"):
+            check_there(world.repo, world.record(State.CANCELLED, job), kind)
 
 
 def _going(world: World, job: str) -> bytes:
