@@ -16,7 +16,9 @@ from stado.core import keys
 from stado.core.records import Checkpoint, Expired, Manifest, Record
 from stado.core.retention import Keeps
 from stado.core.states import Leftover, State
+from stado.errors import Refused
 from stado.jobs.artifacts import uses_of
+from stado.jobs.deletion import check_pipeline_over
 from stado.jobs.policy_seals import saves_named
 from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
 from stado.jobs.taking import is_taken_along
@@ -40,6 +42,17 @@ def keeps_outputs(repo: Repository, job_id: str) -> Keeps | None:
     if uses_of(repo, job_id):
         return Keeps.PUBLISHED
     return Keeps.TAKEN_ALONG if is_taken_along(repo, job_id) else None
+
+
+def keeps_for_pipeline(repo: Repository, record: Record) -> Keeps | None:
+    """Whether its pipeline is not over. To be asked once nobody takes its output along who has not
+    completed (`keeps_outputs`): a step that had failed can have completed since, and then either
+    the next one is there, with a name of its own, or the pipeline is seen to go on."""
+    try:
+        check_pipeline_over(repo, record)
+    except Refused:
+        return Keeps.PIPELINE
+    return None
 
 
 def keeps_checkpoints(record: Record) -> Keeps | None:
@@ -78,7 +91,7 @@ def expire(
     )
     repo.create(mark.own_key(), mark)
     if kind is Leftover.OUTPUTS:
-        keeps = keeps_outputs(repo, record.id)
+        keeps = keeps_outputs(repo, record.id) or keeps_for_pipeline(repo, record)
         if keeps is not None:
             return keeps
     for bulk in _bulks(holding.objects):

@@ -22,11 +22,12 @@ from stado.core.records import Record
 from stado.core.retention import AGE_SECONDS_MIN, PARTS, Keeps, Rules
 from stado.core.states import Leftover, Opening, State
 from stado.errors import NotFound, Refused, Unreadable
-from stado.jobs.deletion import check_pipeline_over, delete
+from stado.jobs.deletion import delete
 from stado.jobs.expiring import (
     expire,
     holding_of,
     keeps_checkpoints,
+    keeps_for_pipeline,
     keeps_outputs,
     note_nothing,
 )
@@ -357,11 +358,7 @@ class Retention:
             return None
         if kind is Leftover.CHECKPOINTS:
             return keeps_checkpoints(record)
-        try:
-            check_pipeline_over(self._repo, record)
-        except Refused:
-            return Keeps.PIPELINE
-        return keeps_outputs(self._repo, record.id)
+        return keeps_outputs(self._repo, record.id) or keeps_for_pipeline(self._repo, record)
 
     def _job(self, old: _Old, record: Record, cells: Cells, rule: str, *, apply: bool) -> Outcome:
         holdings = [holding_of(self._repo, record, cells, kind) for kind in PARTS]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stado.core import keys
+from stado.core import keys, moves
 from stado.core.inputs import parse_wanted
+from stado.core.pipelines import step_run_id
+from stado.core.records import Ending
 from stado.core.retention import (
     PARTS,
     Keeps,
@@ -18,13 +20,14 @@ from stado.core.retention import (
     rules_of,
 )
 from stado.core.schedules import Schedule
-from stado.core.spec import Spec, make_request
+from stado.core.spec import Spec, Step, make_request
 from stado.core.states import JobType, Leftover, State, Verdict
 from stado.errors import NotFound, Refused, Unreadable
-from stado.jobs import schedules
+from stado.jobs import outputs, schedules
 from stado.jobs.artifacts import publish, read_artifact
 from stado.jobs.changes import cancel, rerun, retry
 from stado.jobs.downloads import download
+from stado.jobs.endings import give_verdict, project, settle
 from stado.jobs.expired import (
     LOG_EXPIRED,
     OUTPUTS_EXPIRED,
@@ -33,6 +36,7 @@ from stado.jobs.expired import (
     gone_of,
     told_expired,
 )
+from stado.jobs.expiring import Holding, expire
 from stado.jobs.finding import was_deleted
 from stado.jobs.inputs import pieces_of, pin_input
 from stado.jobs.retention import Outcome, Retention
@@ -592,6 +596,47 @@ def test_of_a_submission_and_retention_none_is_acknowledged_whose_input_is_gone(
             assert world.has(piece.key)
 
     assert _each_meeting(tmp_path, only(kind), take, _old_job, check) > 100
+
+
+def test_what_a_pipeline_needs_that_goes_on_meanwhile_stays(world: World, tmp_path: Path) -> None:
+    """R272, R274: a step that had failed is retried and completes between two looks; the next one,
+    which is not there yet, takes the output of the root along."""
+    then = [Step(name="export", command="./export"), Step(name="eval", command="./eval")]
+    root = world.submit("./train", spec=Spec(command="", then=then))
+    claimed = world.start()
+    (tmp_path / "model").write_bytes(b"weights")
+    publisher = outputs.OutputPublisher(world.repo, job_id=root, epoch=1, folder=tmp_path)
+    publisher.publish(partial=False)
+    world.end(claimed)
+    failed = world.end(world.start(), Verdict.FAILED)
+    later(world)
+
+    def complete() -> None:
+        retry(world.repo, failed.id, by="bob", note=None)
+        again = world.claimed_of(failed.id)
+        now = world.clock.now()
+        ending = Ending(verdict=Verdict.COMPLETED, started_at=now, ended_at=now, by="bob")
+        cell, _ = give_verdict(world.repo, again.record, ending)
+        project(world.repo, moves.after(cell))
+
+    store = _once(world, Operation.LIST, keys.artifact_uses(root), complete)
+    found = keeps(applied(world, only(Leftover.OUTPUTS), store=store))
+    assert found[root, Leftover.OUTPUTS] is Keeps.PIPELINE
+    settle(world.repo, failed.id, 2)
+    assert world.repo.find_run(step_run_id(root, 2)) is not None
+    assert world.has(keys.output_file(root, 1, "model"))
+
+
+def test_the_pipeline_is_looked_at_once_more_after_the_mark(world: World, tmp_path: Path) -> None:
+    """R274"""
+    then = [Step(name="export", command="./export")]
+    root = world.submit("./train", spec=Spec(command="", then=then))
+    at_rest = world.end(world.start())
+    world.store.create(keys.output_file(root, 1, "model"), b"weights")
+    holding = Holding([keys.output_file(root, 1, "model")], 7)
+    kept = expire(world.repo, at_rest, Leftover.OUTPUTS, holding, rule="any", by="ada")
+    assert kept is Keeps.PIPELINE
+    assert world.has(keys.output_file(root, 1, "model"))
 
 
 def test_a_retry_meanwhile_loses_nothing(tmp_path: Path) -> None:
