@@ -16,7 +16,7 @@ from stado.core import keys
 from stado.core.records import Checkpoint, Expired, Manifest, Record
 from stado.core.retention import Keeps
 from stado.core.states import Leftover, State
-from stado.errors import Refused
+from stado.errors import NotFound, Refused
 from stado.jobs.artifacts import uses_of
 from stado.jobs.deletion import check_pipeline_over
 from stado.jobs.policy_seals import saves_named
@@ -100,6 +100,15 @@ def expire(
     repo.create(gone.own_key(), gone)
     repo.store.delete(mark.own_key(), None)
     return None
+
+
+def is_begun(repo: Repository, record: Record, kind: Leftover) -> bool:
+    """Whether somebody lets it go just now, or has died over it. A request."""
+    try:
+        repo.store.head(keys.expiring(kind.value, record.id, record.epoch))
+    except NotFound:
+        return False
+    return True
 
 
 def note_nothing(repo: Repository, record: Record, kind: Leftover, *, rule: str, by: str) -> None:

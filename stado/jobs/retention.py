@@ -26,6 +26,7 @@ from stado.jobs.deletion import delete
 from stado.jobs.expiring import (
     expire,
     holding_of,
+    is_begun,
     keeps_checkpoints,
     keeps_for_pipeline,
     keeps_outputs,
@@ -341,8 +342,7 @@ class Retention:
         if kind is Leftover.JOB:
             return self._job(old, record, cells, rule, apply=apply)
         holding = holding_of(self._repo, record, cells, kind)
-        begun = any(not mark.gone for mark in old.marks[kind])
-        if apply and not holding.objects and not begun:
+        if apply and not holding.objects and not self._is_begun(old, record, kind):
             note_nothing(self._repo, record, kind, rule=rule, by=self._by)
         elif apply:
             keeps = expire(self._repo, record, kind, holding, rule=rule, by=self._by)
@@ -351,6 +351,13 @@ class Retention:
             self._tell(record.id, kind, rule, len(holding.objects), holding.size)
         objects, size = len(holding.objects), holding.size
         return Outcome(record.id, kind, rule, old.rested_at, None, objects, size)
+
+    def _is_begun(self, old: _Old, record: Record, kind: Leftover) -> bool:
+        """Asked once nothing was found: whoever has deleted it made the mark before, and takes it
+        away only once another one says that it has gone."""
+        if any(not mark.gone for mark in old.marks[kind]):
+            return True
+        return is_begun(self._repo, record, kind)
 
     def _keeps(self, record: Record, kind: Leftover) -> Keeps | None:
         """Before anything is marked."""

@@ -32,6 +32,7 @@ from stado.jobs.expired import (
     LOG_EXPIRED,
     OUTPUTS_EXPIRED,
     check_there,
+    find_expired,
     going_text,
     gone_of,
     told_expired,
@@ -715,6 +716,26 @@ def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> Non
 
 
 # --- requests --------------------------------------------------------------------------------
+
+
+def test_nothing_is_noted_as_nothing_that_another_run_lets_go(world: World, tmp_path: Path) -> None:
+    """R273, R274: it has deleted all of it, and has not said so yet."""
+    job = ended(world, tmp_path)
+    later(world)
+    rules = only(Leftover.LOG)
+    second = Actor(world.store, lambda store: applied(world, rules, store=store))
+
+    def deleted_by_another() -> None:
+        while files_of(world, job)[Leftover.LOG]:
+            assert second.step(1)
+
+    store = _once(world, Operation.LIST, keys.log_folder(job), deleted_by_another)
+    applied(world, rules, store=store)
+    second.finish()
+    mark = find_expired(world.repo, Leftover.LOG, job, epoch=1)
+    assert mark is not None
+    assert mark.left
+    assert world.names(keys.expired_folder("log")) == [keys.expired("log", job, 1)]
 
 
 def test_requests_of_a_walk_and_of_each_job_that_goes(world: World, tmp_path: Path) -> None:
