@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from stado.cli.context import json_option, opened_repository, user_name
 from stado.target import Target, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from stado.core.output_sizes import Room
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from stado.jobs.retention import Outcome
 
 _MOST_DEFAULT = 10_000
+_GOES_ON = "interrupted: what is gone is gone; the same command goes on"
+_CUT = "it stopped before all was looked at (--most, or many jobs that left nothing)"
 _SHOWN_MAX = 20
 """Of what goes, without --verbose."""
 
@@ -69,8 +72,8 @@ class _Account:
     all: list[Outcome] = field(default_factory=list)
     """But what is not there, and is noted as gone all the same."""
     looked_at: int = 0
-    most: int = _MOST_DEFAULT
-    _jobs: set[str] = field(default_factory=set)
+    is_cut: bool = False
+    """Whether there may be more: it ended after so many."""
 
     def add(self, outcome: Outcome) -> None:
         self.looked_at += 1
@@ -78,8 +81,7 @@ class _Account:
             self.kept[outcome.kind, outcome.keeps] += 1
             self.all.append(outcome)
             return
-        self._jobs.add(outcome.job_id)
-        if outcome.objects or outcome.is_whole_job:
+        if outcome.goes:
             self.goes[outcome.kind].add(outcome)
             self.all.append(outcome)
 
@@ -94,10 +96,6 @@ class _Account:
     @property
     def objects(self) -> int:
         return sum(one.objects for one in self.goes.values())
-
-    @property
-    def is_cut(self) -> bool:
-        return len(self._jobs) >= self.most
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -124,7 +122,8 @@ def show(*, most: int, as_json: bool, target: Target) -> None:
 
     with opened_repository(target) as repo:
         rules = _rules(repo)
-        account = _walked(repo, rules, apply=False, most=most)
+        account = _Account()
+        _walked(account, repo, rules, apply=False, most=most)
     if as_json:
         render.print_json({"rules": _rule_fields(rules), **account.fields()})
         return
@@ -165,11 +164,17 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
                 render.print_json({"applied": False, "rules": _rule_fields(rules), "goes": {}})
             render.tell("no retention rule is set: everything is kept")
             return exits.OK
-        if apply and not yes and not _may_go_on(repo, rules, most):
-            return exits.FAILED
-        with going_on("interrupted: what is gone is gone; the same command goes on"):
+        account = _Account()
+        if apply and not yes:
+            _walked(account, repo, rules, apply=False, most=most)
+            if account.going and not _may_go_on(account):
+                return exits.FAILED
+            apply = bool(account.going)
+        if apply or not account.looked_at:
+            account = _Account()
             tell = _each_as_it_goes(verbose) if apply and not as_json else _progress(apply)
-            account = _walked(repo, rules, apply=apply, most=most, tell=tell)
+            with going_on(_GOES_ON), _told_so_far(account, apply=apply):
+                _walked(account, repo, rules, apply=apply, most=most, tell=tell)
     if as_json:
         told = [_fields(one) for one in account.all] if verbose else None
         fields = {"applied": apply, "rules": _rule_fields(rules), **account.fields()}
@@ -183,17 +188,29 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
     return exits.OK
 
 
-def _may_go_on(repo: Repository, rules: Rules, most: int) -> bool:
+def _may_go_on(account: _Account) -> bool:
     """Asked with what it would come to now."""
     from stado.cli import render
     from stado.cli.stopping import confirmed
 
-    account = _walked(repo, rules, apply=False, most=most)
-    if not account.going:
-        return True
     parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
     size = render.size_text(account.size)
     return confirmed("delete", f"{', '.join(parts)} ({size})", done="deleted")
+
+
+@contextmanager
+def _told_so_far(account: _Account, *, apply: bool) -> Iterator[None]:
+    """What went, where the store fails on the way."""
+    from stado.cli import render
+    from stado.errors import StoreError
+
+    try:
+        yield
+    except StoreError:
+        if apply:
+            what = f"deleted {_what(account)}" if account.going else "deleted nothing"
+            render.tell(f"{what} until the store failed, or some more; the same command goes on")
+        raise
 
 
 def _rules(repo: Repository) -> Rules:
@@ -204,23 +221,22 @@ def _rules(repo: Repository) -> Rules:
 
 
 def _walked(
+    account: _Account,
     repo: Repository,
     rules: Rules,
     *,
     apply: bool,
     most: int,
     tell: Callable[[_Account], None] = lambda _: None,
-) -> _Account:
+) -> None:
     from stado.jobs.retention import Retention
 
-    account = _Account(most=most)
     retention = Retention(repo, rules, by=user_name())
     for some in retention.outcomes(apply=apply, jobs_max=most):
         for outcome in some:
             account.add(outcome)
         tell(account)
-    account.room = retention.room
-    return account
+    account.room, account.is_cut = retention.room, retention.is_cut
 
 
 def _progress(apply: bool) -> Callable[[_Account], None]:
@@ -299,7 +315,7 @@ def _print_sums(account: _Account) -> None:
     from stado.cli.tables import Column
 
     if not account.goes:
-        render.tell("nothing is to go, or all that was has gone")
+        render.tell(_nothing_text(account))
         return
     columns = [
         Column("WHAT"),
@@ -320,7 +336,7 @@ def _print_sums(account: _Account) -> None:
     ]
     render.print_table(columns, rows)
     if account.is_cut:
-        render.tell(f"and more: it was counted up to {account.most:,} jobs (--most)")
+        render.tell(f"and more: {_CUT}")
 
 
 def _print_each(account: _Account, *, verbose: bool) -> None:
@@ -412,17 +428,28 @@ def _kind_text(kind: Leftover, jobs: int) -> str:
 
 
 def _summary(account: _Account, *, apply: bool) -> str:
-    from stado.cli import render
-
     if not account.going:
-        return "nothing is to go, or all that was has gone"
-    parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
-    what = f"{', '.join(parts)}: {render.plural(account.objects, 'object')}, "
-    what += render.size_text(account.size)
+        return _nothing_text(account)
+    what = _what(account)
     told = f"deleted {what}" if apply else f"would delete {what}; nothing was deleted: add --apply"
     if account.is_cut:
-        told += f"; it stopped after {account.most:,} jobs (--most)"
+        told += f"; {_CUT}"
     return told
+
+
+def _what(account: _Account) -> str:
+    """`the logs of 3 jobs: 6 objects, 4.0 kB`"""
+    from stado.cli import render
+
+    parts = [_kind_text(kind, one.jobs) for kind, one in account.goes.items()]
+    objects = render.plural(account.objects, "object")
+    return f"{', '.join(parts)}: {objects}, {render.size_text(account.size)}"
+
+
+def _nothing_text(account: _Account) -> str:
+    if account.is_cut:
+        return f"nothing to go was found: {_CUT}"
+    return "nothing is to go, or all that was has gone"
 
 
 def _fields(outcome: Outcome) -> dict[str, Any]:

@@ -39,6 +39,9 @@ from stado.storage.port import Entry, walk
 log = logging.getLogger(__name__)
 
 _JOBS_AT_ONCE = 8
+EMPTY_MAX = 100_000
+"""Jobs that left nothing of what is to go: after so many a walk ends, too."""
+
 _BATCH = 64
 """Jobs that are looked at before the next are: what an interruption stops in the middle of."""
 
@@ -60,6 +63,11 @@ class Outcome:
     @property
     def is_whole_job(self) -> bool:
         return self.kind is Leftover.JOB
+
+    @property
+    def goes(self) -> bool:
+        """False also where there is nothing of it, which is noted as gone."""
+        return self.keeps is None and (self.objects > 0 or self.is_whole_job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +116,16 @@ class Retention:
     room: Room | None = None
     """What outputs take, once it is over; None: no size is set for them."""
 
-    def __init__(self, repo: Repository, rules: Rules, *, by: str) -> None:
+    is_cut = False
+    """Whether it ended before all was looked at, for so many went, or had left nothing."""
+
+    def __init__(
+        self, repo: Repository, rules: Rules, *, by: str, empty_max: int = EMPTY_MAX
+    ) -> None:
         self._repo = repo
         self._rules = rules
         self._by = by
+        self._empty_max = empty_max
         self._now = repo.now()
         self._sizes: OutputSizes | None = None
         self._waiting: list[_Waiting] = []
@@ -130,16 +144,23 @@ class Retention:
         if self._rules.output_bytes is not None:
             self.room = Room(self._rules.output_bytes)
             self._sizes = read_output_sizes(self._repo)
-        old, left = self._old(), jobs_max
-        while left > 0 and (batch := list(itertools.islice(old, min(_BATCH, left)))):
+        old, left, empty_left = self._old(), jobs_max, self._empty_max
+        while min(left, empty_left) > 0 and (
+            batch := list(itertools.islice(old, min(_BATCH, left, empty_left)))
+        ):
             found = self._repo.tasks.map(
                 lambda one: self._outcomes_of(one, apply=apply), batch, limit=_JOBS_AT_ONCE
             )
-            left -= sum(any(outcome.keeps is None for outcome in some) for some in found)
+            going = sum(any(outcome.goes for outcome in some) for some in found)
+            left -= going
+            empty_left -= sum(any(one.keeps is None for one in some) for some in found) - going
             self._note_outputs(found)
             yield [outcome for some in found for outcome in some]
+        self.is_cut = min(left, empty_left) <= 0
         if self.room is not None:
-            yield from self._until_it_fits(self.room, apply=apply, jobs_max=left)
+            yield from self._until_it_fits(
+                self.room, apply=apply, jobs_max=0 if self.is_cut else left
+            )
 
     # --- listings -----------------------------------------------------------------------
 
@@ -218,6 +239,7 @@ class Retention:
         at = 0
         while room.beyond and at < len(waiting):
             if jobs_max <= 0:
+                self.is_cut = True
                 room.is_whole = False
                 return
             following = waiting[at : at + min(_BATCH, jobs_max)]
@@ -232,7 +254,7 @@ class Retention:
                 else:
                     room.keep(outcome.keeps, one.left.size)
             told = [outcome for outcome in found if outcome is not None]
-            jobs_max -= sum(outcome.keeps is None for outcome in told)
+            jobs_max -= sum(outcome.goes for outcome in told)
             yield told
 
     def _not_by_age(self, room: Room) -> list[_Waiting]:

@@ -122,6 +122,31 @@ def test_jobs_go_with_all_that_they_left(stado: Program, world: World) -> None:
     assert "was deleted" in again.stderr
 
 
+def test_nothing_is_done_unasked_where_there_was_nothing_to_ask(
+    stado: Program, world: World
+) -> None:
+    """R270: something may have become old enough since."""
+    job = ended(stado, world, "old")
+    rules(stado, checkpoints="30d")
+    done = stado("retention", "run", "--apply")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing is to go" in done.stderr
+    folder = world.path / keys.expired_folder("checkpoints")
+    assert not list(folder.glob("*"))
+    stado.ok("retention", "run", "--apply", "--yes")
+    assert [one.name for one in folder.glob("*")] == [f"{job}.000001"]
+
+
+def test_a_store_that_fails_on_the_way_leaves_an_account(stado: Program, world: World) -> None:
+    """R274"""
+    job = ended(stado, world, "old")
+    rules(stado, logs="30d")
+    (world.path / keys.expiring("log", job, 1)).mkdir(parents=True)
+    done = stado("retention", "run", "--apply", "--yes")
+    assert done.exit_code != 0
+    assert "deleted nothing until the store failed, or some more; the same command" in done.stderr
+
+
 @pytest.mark.parametrize("age", ["3h", "0", "86399", "for ever"])
 def test_an_age_below_a_day_is_refused(stado: Program, age: str) -> None:
     """R271"""

@@ -185,6 +185,24 @@ def test_of_so_many_jobs_those_that_stay_do_not_count(world: World, tmp_path: Pa
     assert not any(files_of(world, job)[Leftover.OUTPUTS] for job in jobs)
 
 
+@pytest.mark.parametrize("apply", [False, True])
+def test_jobs_that_left_nothing_are_bounded_apart(
+    world: World, tmp_path: Path, apply: bool
+) -> None:
+    """So that a look finds what goes behind them, and says where it ended before."""
+    job = ended(world, tmp_path)
+    later(world, 1)
+    for _ in range(5):
+        world.end(world.claimed_of(world.submit()))
+    later(world)
+    assert any(one.goes for one in applied(world, only(Leftover.LOG), apply=False, most=3))
+    short = Retention(world.repo, only(Leftover.LOG), by="ada", empty_max=3)
+    found = [one for some in short.outcomes(apply=apply, jobs_max=9) for one in some]
+    assert short.is_cut
+    assert not any(one.goes for one in found)
+    assert files_of(world, job)[Leftover.LOG]
+
+
 # --- what keeps ------------------------------------------------------------------------------
 
 
