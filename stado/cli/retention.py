@@ -70,7 +70,9 @@ class _Account:
     room: Room | None = None
     """What outputs take by now, or would once all of it went; None: no size is set for them."""
     all: list[Outcome] = field(default_factory=list)
-    """But what is not there, and is noted as gone all the same."""
+    """But what is not there, and is noted as gone all the same; what is kept where that is named:
+    there can be millions."""
+    names_kept: bool = False
     looked_at: int = 0
     is_cut: bool = False
     """Whether there may be more: it ended after so many."""
@@ -79,7 +81,8 @@ class _Account:
         self.looked_at += 1
         if outcome.keeps is not None:
             self.kept[outcome.kind, outcome.keeps] += 1
-            self.all.append(outcome)
+            if self.names_kept:
+                self.all.append(outcome)
             return
         if outcome.goes:
             self.goes[outcome.kind].add(outcome)
@@ -164,14 +167,14 @@ def run(*, apply: bool, yes: bool, verbose: bool, most: int, as_json: bool, targ
                 render.print_json({"applied": False, "rules": _rule_fields(rules), "goes": {}})
             render.tell("no retention rule is set: everything is kept")
             return exits.OK
-        account = _Account()
+        account = _Account(names_kept=verbose)
         if apply and not yes:
             _walked(account, repo, rules, apply=False, most=most)
             if account.going and not _may_go_on(account):
                 return exits.FAILED
             apply = bool(account.going)
         if apply or not account.looked_at:
-            account = _Account()
+            account = _Account(names_kept=verbose)
             tell = _each_as_it_goes(verbose) if apply and not as_json else _progress(apply)
             with going_on(_GOES_ON), _told_so_far(account, apply=apply):
                 _walked(account, repo, rules, apply=apply, most=most, tell=tell)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,8 +34,6 @@ from stado.jobs.expiring import (
 from stado.jobs.output_sizes import read_output_sizes
 from stado.jobs.repository import Cells, Repository
 from stado.storage.port import Entry, walk
-
-log = logging.getLogger(__name__)
 
 _JOBS_AT_ONCE = 8
 EMPTY_MAX = 100_000
@@ -370,7 +367,6 @@ class Retention:
             keeps = expire(self._repo, record, kind, holding, rule=rule, by=self._by)
             if keeps is not None:
                 return Outcome(record.id, kind, rule, old.rested_at, keeps)
-            self._tell(record.id, kind, rule, len(holding.objects), holding.size)
         objects, size = len(holding.objects), holding.size
         return Outcome(record.id, kind, rule, old.rested_at, None, objects, size)
 
@@ -408,19 +404,7 @@ class Retention:
             except Refused as error:
                 keeps = Keeps.PUBLISHED if error.code == "output_published" else Keeps.GOES_ON
                 return Outcome(record.id, Leftover.JOB, rule, old.rested_at, keeps)
-            self._tell(record.id, Leftover.JOB, rule, objects, size)
         return Outcome(record.id, Leftover.JOB, rule, old.rested_at, None, objects, size)
-
-    def _tell(self, job_id: str, kind: Leftover, rule: str, objects: int, size: int) -> None:
-        log.info(
-            "event=retention_deleted job=%s kind=%s rule=%r objects=%d bytes=%d by=%s",
-            job_id,
-            kind.value,
-            rule,
-            objects,
-            size,
-            self._by,
-        )
 
 
 def _ended(repo: Repository) -> Iterator[tuple[str, list[Entry]]]:
