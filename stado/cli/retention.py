@@ -203,16 +203,16 @@ def _may_go_on(account: _Account) -> bool:
 
 @contextmanager
 def _told_so_far(account: _Account, *, apply: bool) -> Iterator[None]:
-    """What went, where the store fails on the way."""
+    """What went, where the store fails on the way, or the rules were changed."""
     from stado.cli import render
-    from stado.errors import StoreError
+    from stado.errors import Refused, StoreError
 
     try:
         yield
-    except StoreError:
+    except (StoreError, Refused):
         if apply:
             what = f"deleted {_what(account)}" if account.going else "deleted nothing"
-            render.tell(f"{what} until the store failed, or some more; the same command goes on")
+            render.tell(f"{what} so far, or some more; the same command goes on")
         raise
 
 
@@ -232,13 +232,17 @@ def _walked(
     most: int,
     tell: Callable[[_Account], None] = lambda _: None,
 ) -> None:
-    from stado.jobs.retention import Retention
+    from stado.jobs.retention import Retention, check_unchanged
 
+    if apply:
+        check_unchanged(repo, rules)
     retention = Retention(repo, rules, by=user_name())
     for some in retention.outcomes(apply=apply, jobs_max=most):
         for outcome in some:
             account.add(outcome)
         tell(account)
+        if apply:
+            check_unchanged(repo, rules)
     account.room, account.is_cut = retention.room, retention.is_cut
 
 

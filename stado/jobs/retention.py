@@ -18,7 +18,15 @@ from datetime import datetime
 from stado.core import keys
 from stado.core.output_sizes import Left, OutputSizes, Room, enough
 from stado.core.records import Record
-from stado.core.retention import AGE_SECONDS_MIN, PARTS, Keeps, Rules
+from stado.core.retention import (
+    AGE_SECONDS_MIN,
+    OUTPUT_BYTES,
+    PARTS,
+    Keeps,
+    Rules,
+    rules_of,
+    setting_of,
+)
 from stado.core.states import Leftover, Opening, State
 from stado.errors import NotFound, Refused, Unreadable
 from stado.jobs.deletion import delete
@@ -33,6 +41,7 @@ from stado.jobs.expiring import (
 )
 from stado.jobs.output_sizes import read_output_sizes
 from stado.jobs.repository import Cells, Repository
+from stado.jobs.settings import read_settings
 from stado.storage.port import Entry, walk
 
 _JOBS_AT_ONCE = 8
@@ -105,6 +114,21 @@ class _Waiting:
     """Under which its record is."""
     marks: tuple[_Mark, ...]
     left: Left
+
+
+def check_unchanged(repo: Repository, rules: Rules) -> None:
+    """Raises `Refused` (`retention_changed`) where other rules are in force by now. A read."""
+    now = rules_of(read_settings(repo).retention)
+    if now == rules:
+        return
+    names = [setting_of(kind) for kind in Leftover if now.ages.get(kind) != rules.ages.get(kind)]
+    names += [OUTPUT_BYTES] if now.output_bytes != rules.output_bytes else []
+    names += ["retention.keep_newest"] if now.keep_newest != rules.keep_newest else []
+    raise Refused(
+        "retention_changed",
+        f"{', '.join(names)} was changed meanwhile: what is gone is gone, nothing more goes; the "
+        "same command goes on, by the rules that are in force then",
+    )
 
 
 class Retention:

@@ -40,7 +40,8 @@ from stado.jobs.expired import (
 from stado.jobs.expiring import Holding, expire
 from stado.jobs.finding import was_deleted
 from stado.jobs.inputs import pieces_of, pin_input
-from stado.jobs.retention import Outcome, Retention
+from stado.jobs.retention import Outcome, Retention, check_unchanged
+from stado.jobs.settings import change_setting
 from stado.jobs.submit import submit
 from stado.storage.observe import CountingStore, Operation
 from stado.storage.port import Store
@@ -731,6 +732,17 @@ def test_two_who_apply_the_rules_at_once_do_what_one_does(tmp_path: Path) -> Non
         return job
 
     assert _each_meeting(tmp_path, rules, again, prepared, check, stride=3) > 50
+
+
+def test_rules_that_were_changed_meanwhile_are_named(world: World) -> None:
+    """R270: nobody goes on by a rule that was unset."""
+    change_setting(world.repo, "retention.logs", 30 * DAY, by="ada")
+    rules = rules_of(RetentionSettings(logs=30 * DAY))
+    check_unchanged(world.repo, rules)
+    change_setting(world.repo, "retention.logs", None, by="ada")
+    with pytest.raises(Refused, match="logs was changed meanwhile") as error:
+        check_unchanged(world.repo, rules)
+    assert error.value.code == "retention_changed"
 
 
 # --- requests --------------------------------------------------------------------------------
