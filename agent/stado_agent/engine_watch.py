@@ -36,8 +36,8 @@ class EngineWatch:
         return self.name()
 
     def _look(self, engine: Engine) -> None:
-        """A line when it begins, and when it is over."""
-        why = None
+        """A line when it begins, and when it is over: a warning only of one that has answered."""
+        why, had_answered = None, self._name is not None
         try:
             self._name = engine.facts().name
         except EngineFailed as error:
@@ -46,5 +46,7 @@ class EngineWatch:
             self._told = why
             if why is None:
                 log.info("event=engine_answers engine=%r", self._name)
-            else:
+            elif had_answered:
                 log.warning("event=engine_silent error=%r", why)
+            else:  # most hosts have none that runs, and are to run no images
+                log.info("event=no_engine detail='jobs with an image are not taken' error=%r", why)

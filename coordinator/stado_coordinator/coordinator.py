@@ -1,5 +1,5 @@
-"""The coordinator: ticks, while it holds the lease. While none runs, repairs are late and nothing
-else; jobs run without it.
+"""The coordinator: ticks, while it holds the lease. While none runs, jobs run without it, agents
+make the passes of `stado.jobs.upkeep`, and notices, assignments and budgets wait.
 """
 
 from __future__ import annotations

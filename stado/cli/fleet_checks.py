@@ -176,7 +176,8 @@ def coordinator_finding(sight: CoordinatorSight | None) -> Finding:
     from stado.cli.render import duration
 
     remedy = (
-        "`stado up`, or `stado coordinator run`: without one, repairs are late, and nothing else"
+        "`stado up`, or `stado coordinator run`: without one, agents give lost jobs back and "
+        "submit what is due; notices and assignments wait, and nobody works out budgets"
     )
     if sight is None:
         return Finding("coordinator", "no_coordinator", "no coordinator has worked here", remedy)

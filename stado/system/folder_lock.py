@@ -53,7 +53,8 @@ def check_agent_may_start(consumer: str, lock: FolderLock, *, ours: bool) -> Non
     raise Refused(
         "agent_running",
         f"an agent named {consumer} runs on this host already (process {holder}). `kill {holder}` "
-        "ends it once its jobs have ended, and a second `kill` within five seconds; neither ends a "
-        "job: the next agent here takes over what runs. (One whose `stado up` was killed has been "
-        "told once already.) Or give this one another --consumer-id",
+        f"ends it once its jobs have ended; a second `kill {holder}` does not wait for them, and "
+        "ends it within five seconds. Neither ends a job: the next agent here takes over what "
+        "runs. (One whose `stado up` was killed has been told once already.) Or give this one "
+        "another --consumer-id",
     )
