@@ -20,16 +20,20 @@ def ask(
     by: str,
     note: str | None = None,
     terminate: bool = False,
-) -> Asks:
-    """Asks an epoch to end, as a cancel or a pause; `terminate`: with the host, of a cancel."""
+) -> tuple[Asks, bool]:
+    """Asks an epoch to end, as a cancel or a pause; `terminate`: with the host, of a cancel. What
+    is asked now, and whether this call added the flag: not when a write of it went unanswered."""
+    ours = False
 
     def added(asked: Asks) -> Asks:
-        was_asked = asked.cancel if intent is Intent.CANCEL else asked.pause
-        if not was_asked:
+        nonlocal ours
+        ours = not (asked.cancel if intent is Intent.CANCEL else asked.pause)
+        if ours:
             asked = _with_flag(repo, asked, intent, by=by, note=note)
         return asked.evolve(terminate=asked.terminate or terminate)
 
-    return _add(repo, job_id, epoch, added)
+    asked = _add(repo, job_id, epoch, added)
+    return asked, ours
 
 
 def ask_to_yield(

@@ -100,11 +100,12 @@ class _Wish:
     """Whether a holder was asked by this call, or by the same person meanwhile: what has ended as
     was asked ended by it, whoever was the first to say so."""
 
-    def note_asked(self, asked: Asks) -> None:
+    def note_asked(self, asked: Asks, *, ours: bool) -> None:
+        """`ours`: this call added the flag, whatever the store's clock says of when."""
         cancelling = self.intent is Intent.CANCEL
         by = asked.cancel_by if cancelling else asked.pause_by
         at = asked.cancel_at if cancelling else asked.pause_at
-        self.asked |= by == self.by and at is not None and at >= self.began_at
+        self.asked |= ours or (by == self.by and at is not None and at >= self.began_at)
 
     def at_rest(self, record: Record, *, ours: bool = False) -> Stopping:
         as_asked = record.state is AS_ASKED[self.intent][0].state
@@ -144,7 +145,7 @@ def _stop_queued(repo: Repository, record: Record, wish: _Wish) -> Stopping | No
 def _ask_holder(repo: Repository, record: Record, wish: _Wish) -> Stopping | None:
     """Adds the flag, then looks whether the epoch still lives: whoever ends it after that look
     has to read the flag."""
-    asked = ask(
+    asked, ours = ask(
         repo,
         record.id,
         record.epoch,
@@ -153,7 +154,7 @@ def _ask_holder(repo: Repository, record: Record, wish: _Wish) -> Stopping | Non
         note=wish.note,
         terminate=wish.terminate,
     )
-    wish.note_asked(asked)
+    wish.note_asked(asked, ours=ours)
     end = repo.find_end(record.id, record.epoch)
     if end is None:
         return Stopping(record, asked, stopped_now=False)

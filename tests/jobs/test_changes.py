@@ -204,6 +204,26 @@ def test_what_ends_by_our_request_while_we_ask_was_stopped_by_us(
     assert not send_cancel(world, job).stopped_now
 
 
+def test_what_ends_by_our_request_was_stopped_by_us_though_the_clock_is_set_back(
+    world: World,
+) -> None:
+    job = world.submit()
+    claimed = world.start()
+
+    def meet_it(operation: Operation, key: str) -> None:
+        if (operation, key) == (Operation.GET, asks) and not set_back:
+            set_back.append(True)
+            world.clock.suspend(-60)
+        if (operation, key) == (Operation.CREATE, asks):
+            world.end(claimed, Verdict.CANCELLED)
+
+    asks = keys.asks(job, 1)
+    set_back: list[bool] = []
+    answer = cancel(world.repo_over(GuardedStore(world.store, after=meet_it)), job, by="ada")
+    assert (answer.record.state, answer.stopped_now) == (State.CANCELLED, True)
+    assert set_back
+
+
 def test_what_another_has_asked_for_was_not_stopped_by_us(world: World) -> None:
     job = world.submit()
     claimed = world.start()
