@@ -32,6 +32,7 @@ class Rules:
         self._now = now
         self._due_at = float("-inf")
         self._ailing = False
+        self._reading = keys.SETTINGS
         self.settings: DeploymentSettings | None = None
         self.budgets: Spending | None = None
         """What is spent, where a budget is set and a coordinator has worked it out."""
@@ -43,6 +44,7 @@ class Rules:
         if now < self._due_at:
             return
         try:
+            self._reading = keys.SETTINGS
             settings = read_settings(self._repo)
             budgets = self._spent_of(settings)
         except (StoreError, Unreadable) as error:
@@ -58,6 +60,7 @@ class Rules:
         time it is unknown, which is not nothing: then it raises `StoreError`."""
         if not settings.budgets.rules:
             return None
+        self._reading = keys.BUDGETS
         try:
             return read_budgets(self._repo) or self.budgets
         except StoreError as error:
@@ -73,8 +76,8 @@ class Rules:
         self._ailing = True
         if self.settings is None and self.hindrance is None:
             detail = (
-                f"the deployment's limits cannot be read: {error}: mend {keys.SETTINGS}, or let "
-                "this agent read it"
+                f"the deployment's limits cannot be read: {error}: mend {self._reading}, or let "
+                "this agent read it (`stado doctor --role agent` names the policy)"
             )
             self.hindrance = Hindrance(
                 code="settings_unknown", detail=detail[:1024], since=self._now()

@@ -10,9 +10,12 @@ import pytest
 
 from stado.core import keys
 from stado.core.states import Reason, State, Verdict
+from stado.errors import Denied
 from stado.jobs.settings import change_setting
 from stado.storage.observe import Operation
+from stado_agent.rules import Rules
 from tests.agent.test_agent import Host
+from tests.jobs.actors import GuardedStore
 
 RUNTIME = "limits.runtime_seconds"
 
@@ -113,3 +116,21 @@ def test_an_agent_ends_the_jobs_in_the_queue_whose_time_is_up(host: Host) -> Non
     host.step_for(15)
     assert len(host.world.names(keys.prefix(State.TIMED_OUT))) == 6
     assert host.world.names(keys.READY) == []
+
+
+def test_what_cannot_be_read_of_the_rules_is_named(host: Host) -> None:
+    """Of budgets that are not read it is not the settings that have to be mended."""
+    repo = host.world.repo
+    change_setting(repo, "budgets.rules", ["all:1usd/day"], by="operator")
+
+    def deny(_: Operation, key: str) -> None:
+        if key == keys.BUDGETS:
+            raise Denied("it is denied")
+
+    guarded = host.world.repo_over(GuardedStore(host.world.store, before=deny))
+    rules = Rules(guarded, now=guarded.now)
+    rules.refresh_when_due()
+    assert rules.settings is None
+    assert rules.hindrance is not None
+    assert f"mend {keys.BUDGETS}, or let this agent read it" in rules.hindrance.detail
+    assert "stado doctor --role agent" in rules.hindrance.detail
