@@ -52,6 +52,8 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "uncordon": "hosts uncordon",
         "label": "hosts label",
         "limits": "quota",
+        "budget": "cost budgets",
+        "budgets": "cost budgets",
         "session": "workload sessions",
         "sessions": "workload sessions",
         "cron": "schedule create",
@@ -249,6 +251,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "users": "cost allocation",
         "idle": "cost allocation",
         "predict": "cost forecast",
+        "budget": "cost budgets",
     },
     "ledger": {
         "status": "ledger show",
