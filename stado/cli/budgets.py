@@ -70,13 +70,13 @@ def _cells(row: BudgetRow) -> list[str]:
     from stado.cli.render import duration
     from stado.jobs.budget_sight import amount_text, percent_text
 
-    spent, share = row.spent_micro, row.share
+    spent, amount = row.spent_micro, row.budget.amount_micro
     return [
         _whose(row),
         f"{row.begins_at:%Y-%m-%d}" if row.budget.period == "day" else f"{row.begins_at:%Y-%m}",
         "-" if spent is None else amount_text(spent, row.budget.unit),
-        amount_text(row.budget.amount_micro, row.budget.unit),
-        "-" if share is None else percent_text(share).removesuffix(" %"),
+        amount_text(amount, row.budget.unit),
+        "-" if spent is None else percent_text(spent, amount).removesuffix(" %"),
         row.state,
         duration(row.unpriced_ms / 1000) if row.unpriced_epochs else "0",
     ]
@@ -109,6 +109,13 @@ def _notes(seen: BudgetsSeen) -> Iterator[str]:
     others = [row for row in seen.rows if row.budget.of == "users" and row.user is None]
     if any(row.spent_micro is not None for row in others):
         yield "users: the most that any user has spent who is not named"
+    over = max((row.over for row in others), default=0)
+    if over:
+        yield (
+            f"{plural(over, 'more user')} {'has' if over == 1 else 'have'} spent all of a "
+            "budget of users and are not held: there is room for the thousand who have spent most; "
+            "`stado settings set budgets.rules` can set one of `all` or of a group beside"
+        )
     if known.uncounted:
         yield (
             f"at least: {plural(known.uncounted, 'part')} of the ledger or of what runs could not "
@@ -155,4 +162,5 @@ def _row_fields(row: BudgetRow) -> dict[str, Any]:
         "state": row.state,
         "unpriced_seconds": row.unpriced_ms / 1000,
         "unpriced_epochs": row.unpriced_epochs,
+        "over": row.over,
     }

@@ -54,7 +54,11 @@ class BudgetSpent(Part, frozen=True, kw_only=True):
     """That ran and have no price: they are in no sum of dollars."""
     unpriced_epochs: Count = 0
     state: BudgetState = BudgetState.OK
-    """By the amount that was set then; what was told in the log."""
+    """By the amount that was set then; what was told in the log. Of the others of `users` never
+    held: nobody is held by a row that names nobody."""
+    over: Count = 0
+    """Of those others: how many have spent all, and are not held, for there is no room to name
+    them."""
 
 
 class Spending(Document, frozen=True, kw_only=True):
@@ -179,6 +183,29 @@ def _standing(budget: Budget, row: BudgetSpent, as_of: datetime, now: datetime) 
     )
 
 
+def not_known(
+    spec: Spec,
+    *,
+    user: str | None,
+    settings: DeploymentSettings,
+    known: Spending | None,
+    now: datetime,
+) -> list[Budget]:
+    """Those that such a job of this user falls under, and of which nobody has worked out yet what
+    is spent in the period that is now."""
+    worked_out = {
+        (row.whose, row.unit, row.period)
+        for row in ([] if known is None else known.spent)
+        if known is not None and begin_of(row.period, known.at) == begin_of(row.period, now)
+    }
+    subjects = {Whose.ALL: "", Whose.USERS: "", Whose.GROUP: spec.group, Whose.USER: user}
+    return [
+        one
+        for one in budgets_set(settings)
+        if subjects[one.whose] == one.subject and (one.of, one.unit, one.period) not in worked_out
+    ]
+
+
 def spent_out(
     settings: DeploymentSettings | None, known: Spending | None, now: datetime
 ) -> list[Standing]:
@@ -263,6 +290,9 @@ class BudgetTally:
         begins = {budget: begin_of(budget.period, at) for budget in budgets}
         self.since = min(begins.values(), default=at)
         """Nothing that ended before counts."""
+        self._at_ms = milliseconds(at)
+        """Nor what came after, by the clock of a host that is ahead: it counts once it is so
+        late."""
         self._catalog = catalog
         self._sums: dict[Budget, dict[str, _Sum]] = {budget: {} for budget in budgets}
         """By the user of a budget of each, else by ""."""
@@ -279,7 +309,7 @@ class BudgetTally:
 
     def add(self, use: Use) -> None:
         for budget, begin_ms in self._budgets_of(use):
-            within = use.since(begin_ms)
+            within = use.since(begin_ms, until_ms=self._at_ms)
             if within is not None:
                 subject = use.user if budget.whose is Whose.USERS else ""
                 group = self._sums[budget].setdefault(subject, _Sum())
@@ -338,7 +368,14 @@ def _rows_of_users(
         sum(row.unpriced_ms for row in rows[most:]),
         sum(row.unpriced_epochs for row in rows[most:]),
     )
-    yield _row(budget, None, unpriced, warn_percent)
+    others = _row(budget, None, unpriced, warn_percent)
+    over = sum(row.state is BudgetState.HELD for row in rows[most:])
+    yield others.evolve(state=state_of_others(others.state), over=over)
+
+
+def state_of_others(state: BudgetState) -> BudgetState:
+    """Of the row of `users` that names nobody: it holds nobody, whatever they have spent."""
+    return BudgetState.WARNED if state is BudgetState.HELD else state
 
 
 def _row(budget: Budget, user: str | None, group: _Sum, warn_percent: int) -> BudgetSpent:
@@ -356,17 +393,43 @@ def _row(budget: Budget, user: str | None, group: _Sum, warn_percent: int) -> Bu
 
 
 def not_below(
-    rows: Sequence[BudgetSpent], before: Spending | None, at: datetime
+    rows: Sequence[BudgetSpent],
+    before: Spending | None,
+    at: datetime,
+    settings: DeploymentSettings,
 ) -> list[BudgetSpent]:
     """Where something could not be read, what was known before still holds in its period: who had
-    spent all has not spent less by that."""
-    known = _of_now(before, at)
+    spent all has not spent less by that. Whether that is all of it the settings of now say. Where
+    there is no room for all, who is held comes first."""
+    budgets = {(one.of, one.unit, one.period): one for one in budgets_set(settings)}
+    warn_percent = settings.budgets.warns_at_percent
+    known = {
+        name: _restated(row, budgets.get((row.whose, row.unit, row.period)), warn_percent)
+        for name, row in _of_now(before, at).items()
+    }
     set_now = {(row.whose, row.unit, row.period) for row in rows}
     found = {_name(row): _larger(row, known.get(_name(row))) for row in rows}
     for name, row in known.items():
         if (row.whose, row.unit, row.period) in set_now:
             found.setdefault(name, row)
-    return list(found.values())[:SPENT_MAX]
+    kept = list(found.values())
+    if len(kept) > SPENT_MAX:
+        kept.sort(key=_last_left_out)
+    return kept[:SPENT_MAX]
+
+
+def _restated(row: BudgetSpent, budget: Budget | None, warn_percent: int) -> BudgetSpent:
+    if budget is None:
+        return row
+    state = state_of(row.spent_micro, budget, warn_percent)
+    of_others = budget.whose is Whose.USERS and row.user is None
+    return row.evolve(state=state_of_others(state) if of_others else state)
+
+
+def _last_left_out(row: BudgetSpent) -> int:
+    if row.user is None:
+        return 0
+    return 1 if row.state is BudgetState.HELD else 2
 
 
 def _of_now(before: Spending | None, at: datetime) -> dict[_Name, BudgetSpent]:

@@ -121,11 +121,14 @@ class Use(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     def began_ms(self) -> int:
         return self.ended_ms - self.wall_ms
 
-    def since(self, ms: int) -> Use | None:
-        """What of it came after a moment; None where nothing did."""
-        if self.ended_ms <= ms:
+    def since(self, ms: int, *, until_ms: int | None = None) -> Use | None:
+        """What of it came after a moment, and before another; None where nothing did."""
+        end = self.ended_ms if until_ms is None else min(self.ended_ms, until_ms)
+        begin = max(self.began_ms, ms)
+        if self.ended_ms <= ms or end < begin or (end == begin and end < self.ended_ms):
             return None
-        return self._cut(ms, self.ended_ms) if self.began_ms < ms else self
+        whole = begin == self.began_ms and end == self.ended_ms
+        return self if whole else self._cut(begin, end)
 
     def by_day(self) -> Iterator[tuple[str, Use]]:
         """What of it fell on each day, in UTC."""

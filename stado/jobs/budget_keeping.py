@@ -78,7 +78,7 @@ class BudgetKeeping:
         at, before = self._repo.now(), self._document.get()
         rows, uncounted = self._counted(settings, at)
         if uncounted:
-            rows = not_below(rows, before, at)
+            rows = not_below(rows, before, at, settings)
         document = Spending(
             counter=1 if before is None else min(before.counter + 1, COUNT_MAX),
             at=at,

@@ -15,6 +15,7 @@ from stado.core.budgets import (
     budgets_set,
     end_of,
     state_of,
+    state_of_others,
 )
 from stado.core.quotas import ScopeKind
 from stado.core.settings import DeploymentSettings
@@ -51,8 +52,9 @@ def budget_wait(spent: Standing, spec: Spec) -> Wait:
 
 def budget_note(standing: Standing) -> str:
     """`85 % of the budget of ada is spent: $170.00 of $200 a month; …`."""
+    percent = percent_text(standing.spent_micro, standing.budget.amount_micro)
     return (
-        f"{percent_text(standing.share)} of the budget of {_whose(standing)} is spent: "
+        f"{percent} of the budget of {_whose(standing)} is spent: "
         f"{_spent_text(standing)}; once all of it is, new jobs wait until "
         f"{standing.ends_at:%Y-%m-%d %H:%M}Z"
     )
@@ -63,9 +65,18 @@ def room_text(found: Sequence[Standing]) -> str:
     return "; ".join(f"{_whose(one)} has spent {_spent_text(one)}" for one in found)
 
 
-def percent_text(share: float) -> str:
+def percent_text(spent_micro: int, amount_micro: int) -> str:
     """Never 100 % before all is spent."""
-    return f"{min(int(share * 100), 9_999_999) if share < 1 else round(share * 100)} %"
+    return f"{spent_micro * 100 // amount_micro} %"
+
+
+def unknown_text(found: Sequence[Budget]) -> str:
+    """Of budgets of which nothing is worked out yet."""
+    named = ", ".join(one.text for one in found)
+    return (
+        f"what is spent of {named} is not known yet: no coordinator has worked it out since it was "
+        "set, or began anew"
+    )
 
 
 def amount_text(micro: int, unit: BudgetUnit) -> str:
@@ -115,6 +126,8 @@ class BudgetRow:
     ends_at: datetime
     unpriced_ms: int = 0
     unpriced_epochs: int = 0
+    over: int = 0
+    """Of all who are not told by name: how many have spent all, and are not held."""
 
     @property
     def share(self) -> float | None:
@@ -167,6 +180,8 @@ def _row(
 ) -> BudgetRow:
     """What is spent is so however old it is; that something is left is known of now alone."""
     state = state_of(row.spent_micro, budget, warn_percent)
+    if budget.whose is Whose.USERS and row.user is None:
+        state = state_of_others(state)
     known = state is BudgetState.HELD or not old
     return BudgetRow(
         budget,
@@ -177,4 +192,5 @@ def _row(
         end_of(budget.period, now),
         row.unpriced_ms,
         row.unpriced_epochs,
+        row.over,
     )

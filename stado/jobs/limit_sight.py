@@ -10,7 +10,15 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from stado.core import keys
-from stado.core.budgets import Spending, Standing, budgets_set, standings, standings_of
+from stado.core.budget_words import Budget
+from stado.core.budgets import (
+    Spending,
+    Standing,
+    budgets_set,
+    not_known,
+    standings,
+    standings_of,
+)
 from stado.core.envelope import group_code
 from stado.core.ids import base_of
 from stado.core.order import Needs
@@ -27,7 +35,7 @@ from stado.core.windows import (
     restrictions_of,
 )
 from stado.errors import Unreadable
-from stado.jobs.budget_sight import budget_note, budget_wait, room_text
+from stado.jobs.budget_sight import budget_note, budget_wait, room_text, unknown_text
 from stado.jobs.budgets import is_old, read_budgets
 from stado.jobs.fitting import Gate, GateName, Wait, listed
 from stado.jobs.quotas import find_token, slots_in
@@ -115,13 +123,16 @@ class LimitSight:
         return wait if age_seconds > WORKERS_LOOK_SECONDS else replace(wait, certain=False)
 
     def budget_notes(self, spec: Spec, *, user: str | None) -> list[str]:
-        """Of budgets that such a job falls under, and that will be spent soon."""
+        """Of budgets that such a job falls under, and that will be spent soon, or of which nothing
+        is known yet."""
         percent = self.settings.budgets.warns_at_percent
-        return [
+        notes = [
             budget_note(one)
             for one in self._standings_of(spec, user)
             if one.state(percent) is BudgetState.WARNED
         ]
+        unknown = self._not_known(spec, user)
+        return [*notes, unknown_text(unknown)] if unknown else notes
 
     def too_many_cards(self, needs: Needs) -> Wait | None:
         """Of a job that asks for more cards than a limit has that is known without its record."""
@@ -188,8 +199,19 @@ class LimitSight:
         elif budgets_set(self.settings) and (self._spent is None or is_old(self._spent, now)):
             text = "what is spent of budgets is not known: no coordinator has worked it out lately"
             yield Gate(GateName.BUDGET, text)
-        elif found:
-            yield Gate(GateName.BUDGET, f"its budgets are not spent: {room_text(found)}")
+        else:
+            unknown = self._not_known(record.spec, record.submitter)
+            texts = [f"its budgets are not spent: {room_text(found)}"] if found else []
+            if found and unknown:
+                texts = [f"some of its budgets are not spent: {room_text(found)}"]
+            texts += [unknown_text(unknown)] if unknown else []
+            if texts:
+                yield Gate(GateName.BUDGET, "; ".join(texts))
+
+    def _not_known(self, spec: Spec, user: str | None) -> list[Budget]:
+        return not_known(
+            spec, user=user, settings=self.settings, known=self._spent, now=self._repo.now()
+        )
 
     def gates(self, record: Record) -> Iterator[Gate]:
         """Of a queued job that falls under a limit or a budget, or starts in windows alone. Who has

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from stado.core.budget_words import Budget, Whose, parse_budget, parse_budgets
 from stado.core.budgets import (
+    SPENT_MAX,
+    USERS_TOLD_MAX,
     USERS_TOLD_MIN,
     BudgetSpent,
     BudgetTally,
@@ -22,6 +24,7 @@ from stado.core.budgets import (
     spent_out,
     standings_of,
 )
+from stado.core.ids import milliseconds
 from stado.core.quotas import ScopeKind
 from stado.core.settings import BudgetSettings, DeploymentSettings, parse_value
 from stado.core.spec import Spec
@@ -293,12 +296,59 @@ def test_what_could_not_be_read_frees_nobody() -> None:
     rules = ["all:2usd/day", "users:2usd/day"]
     before = spending(PRICED, rules=rules)
     nothing = spending(rules=rules)
-    kept = not_below(nothing.spent, before, NOW)
+    kept = not_below(nothing.spent, before, NOW, settings(*rules))
     assert {(row.whose, row.user): row.spent_micro for row in kept} == {
         ("all", None): 2_000_000,
         ("users", None): 0,
         ("users", "ada"): 2_000_000,
     }
     assert kept[0].state is BudgetState.HELD
-    assert not_below(nothing.spent, before, NOW + DAY) == nothing.spent
-    assert not_below(nothing.spent, None, NOW) == nothing.spent
+    assert not_below(nothing.spent, before, NOW + DAY, settings(*rules)) == nothing.spent
+    assert not_below(nothing.spent, None, NOW, settings(*rules)) == nothing.spent
+
+
+def test_what_held_before_is_free_where_the_amount_was_raised() -> None:
+    before = spending(PRICED, rules=["all:2usd/day"])
+    assert before.spent[0].state is BudgetState.HELD
+    now = spending(rules=["all:100usd/day"])
+    (row,) = not_below(now.spent, before, NOW, settings("all:100usd/day"))
+    assert (row.spent_micro, row.state) == (2_000_000, BudgetState.OK)
+
+
+def test_where_there_is_no_room_for_all_who_is_held_stays() -> None:
+    """Of more rows than the document has room for."""
+
+    def rows(name: str, count: int, spent: int) -> list[BudgetSpent]:
+        return [
+            BudgetSpent(
+                whose="users",
+                user=f"{name}{number}",
+                unit=BudgetUnit.USD,
+                period=BudgetPeriod.DAY,
+                spent_micro=spent,
+            )
+            for number in range(count)
+        ]
+
+    before = Spending(counter=1, at=NOW, by="c", prices="ours", spent=rows("old", 100, 9_000_000))
+    kept = not_below(rows("new", SPENT_MAX, 1), before, NOW, settings("users:1usd/day"))
+    assert len(kept) == SPENT_MAX
+    assert sum(row.state is BudgetState.HELD for row in kept) == 100
+
+
+def test_who_is_over_and_has_no_room_is_counted_and_never_told_as_held() -> None:
+    uses = [
+        replace(PRICED, epoch=number + 1, user=f"u{number}") for number in range(USERS_TOLD_MAX + 7)
+    ]
+    told = spending(*uses, rules=["users:1usd/day"])
+    assert sum(row.state is BudgetState.HELD for row in told.spent) == USERS_TOLD_MAX
+    others = of(told, "users")
+    assert (others.state, others.over) == (BudgetState.WARNED, 7)
+
+
+def test_what_a_clock_that_is_ahead_has_of_tomorrow_counts_tomorrow_alone() -> None:
+    rules = ["all:5gpuh/day"]
+    ended_ms = milliseconds(end_of(BudgetPeriod.DAY, NOW)) + HOUR_MS
+    use = replace(PRICED, ended_ms=ended_ms, wall_ms=2 * HOUR_MS, gpus=1)
+    assert spending(use, rules=rules).spent[0].spent_micro == 0
+    assert spending(use, rules=rules, at=NOW + DAY).spent[0].spent_micro == 1_000_000

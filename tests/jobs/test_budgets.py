@@ -18,7 +18,7 @@ from stado.core.spec import Spec
 from stado.core.states import BudgetState, State
 from stado.core.usage import Use, use_key
 from stado.jobs.budget_keeping import SECONDS_BETWEEN_LOOKS, BudgetKeeping
-from stado.jobs.budget_sight import see_budgets
+from stado.jobs.budget_sight import percent_text, see_budgets
 from stado.jobs.budgets import STALE, BudgetGone, read_budgets
 from stado.jobs.claim import Place, claim
 from stado.jobs.fitting import GateName
@@ -328,3 +328,39 @@ def test_jobs_before_it_that_wait_for_a_budget_are_not_counted(world: World) -> 
     told = explain(world.repo, other)
     assert told.wait.code == "starting"
     assert told.wait.text.endswith("it should start in a moment")
+
+
+def test_of_a_budget_that_was_just_set_nothing_is_known(world: World) -> None:
+    """Neither `job why` nor a submission says that it is not spent."""
+    set_budgets(world, "user.ada:100usd/day")
+    used(world, 1)
+    keeping(world).turn()
+    set_budgets(world, "group.big:100usd/day")
+    gate = next(one for one in explain(world.repo, queued(world)).gates if one.name == "budget")
+    unknown = "what is spent of group.big:100usd/day is not known yet: "
+    assert gate.text.startswith(unknown)
+    (note,) = LimitSight(world.repo).budget_notes(GROUP, user="ada")
+    assert note.startswith(unknown)
+    keeping(world).turn()
+    assert LimitSight(world.repo).budget_notes(GROUP, user="ada") == []
+
+
+def test_each_percent_is_told_as_it_is() -> None:
+    assert [percent_text(number * 1_000_000, 100_000_000) for number in range(1, 101)] == [
+        f"{number} %" for number in range(1, 101)
+    ]
+
+
+def test_the_row_of_the_others_is_never_told_as_held(world: World) -> None:
+    set_budgets(world, "users:1usd/day")
+    used(world, 1)
+    keeping(world).turn()
+    budgets = read_budgets(world.repo)
+    assert budgets is not None
+    others = budgets.spent[-1].evolve(spent_micro=9_000_000, over=3)
+    version = world.store.head(keys.BUDGETS)
+    assert version is not None
+    document = budgets.evolve(spent=[others])
+    world.store.replace(keys.BUDGETS, document.encode(), version.version)
+    (row,) = see_budgets(world.repo).rows
+    assert (row.state, row.over) == ("warned", 3)
