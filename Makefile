@@ -3,7 +3,8 @@
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
 	>/dev/null 2>&1 && { echo $$python; break; }; done)
-JOBS ?= 2
+# One more than the cores of a small machine: many tests wait for processes.
+JOBS ?= 3
 STORE ?= file
 
 VENV := .venv
@@ -34,7 +35,7 @@ $(STAMP): pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-test: $(STAMP)  ## Run the tests (JOBS=2 at a time; ARGS='-k name' picks some)
+test: $(STAMP)  ## Run the tests (JOBS=3 at a time; ARGS='-k name' picks some)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(STAMP)  ## Format, lint, types, then the tests: what a change must pass
