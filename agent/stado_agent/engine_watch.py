@@ -21,6 +21,7 @@ class EngineWatch:
         self._name: str | None = None
         self._look_at = float("-inf")
         self._told: str | None = None
+        self._has_answered = False
 
     def name(self) -> str | None:
         """Of the engine that answered last, with its version; None when none did. It is asked at
@@ -37,16 +38,17 @@ class EngineWatch:
 
     def _look(self, engine: Engine) -> None:
         """A line when it begins, and when it is over: a warning only of one that has answered."""
-        why, had_answered = None, self._name is not None
+        why = None
         try:
             self._name = engine.facts().name
+            self._has_answered = True
         except EngineFailed as error:
             self._name, why = None, error.strerror
         if why != self._told:
             self._told = why
             if why is None:
                 log.info("event=engine_answers engine=%r", self._name)
-            elif had_answered:
+            elif self._has_answered:
                 log.warning("event=engine_silent error=%r", why)
             else:  # most hosts have none that runs, and are to run no images
                 log.info("event=no_engine detail='jobs with an image are not taken' error=%r", why)

@@ -160,9 +160,9 @@ def _delete_outputs(repo: Repository, job_id: str, epochs: Sequence[int]) -> int
         return 0
     found = (_find_manifest(repo, job_id, epoch) for epoch in epochs)
     manifests = [manifest for manifest in found if manifest is not None]
-    count = _delete_all(repo, (file.key for manifest in manifests for file in manifest.files))
+    count = delete_all(repo, (file.key for manifest in manifests for file in manifest.files))
     names = (keys.output_manifest(job_id, manifest.epoch) for manifest in manifests)
-    return count + _delete_all(repo, names)
+    return count + delete_all(repo, names)
 
 
 def _find_manifest(repo: Repository, job_id: str, epoch: int) -> Manifest | None:
@@ -204,7 +204,7 @@ def _delete_words(repo: Repository, record: Record, epochs: Sequence[int]) -> No
         _delete_folder(repo, keys.expired_of(kind.value, job_id))
     names = [key(job_id, epoch) for epoch in epochs for key in (keys.asks, keys.late)]
     names += [keys.after(one.job_id, job_id) for one in record.spec.after]
-    _delete_all(repo, [keys.follow_note(job_id), keys.awaited(job_id), *names])
+    delete_all(repo, [keys.follow_note(job_id), keys.awaited(job_id), *names])
 
 
 def _leave_run(repo: Repository, record: Record) -> None:
@@ -250,10 +250,11 @@ def _replaced(repo: Repository, stored: Stored[RunRecord], noted: RunRecord) -> 
 def _delete_folder(repo: Repository, folder: str, *, but: Iterable[str] = ()) -> int:
     staying = set(but)
     names = (entry.key for entry in itertools.islice(walk(repo.store, folder), _OBJECTS_MAX))
-    return _delete_all(repo, (name for name in names if name not in staying))
+    return delete_all(repo, (name for name in names if name not in staying))
 
 
-def _delete_all(repo: Repository, names: Iterable[str]) -> int:
+def delete_all(repo: Repository, names: Iterable[str]) -> int:
+    """A thousand names at a time, in their order; how many."""
     count = 0
     for bulk in _bulks(names):
         repo.tasks.map(lambda key: repo.store.delete(key, None), bulk, limit=PARALLEL_REQUESTS)

@@ -9,7 +9,6 @@ asked then. So one of the two sees the other, and a mark is never taken back.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stado.core import keys
@@ -18,13 +17,12 @@ from stado.core.retention import Keeps
 from stado.core.states import Leftover, State
 from stado.errors import NotFound, Refused
 from stado.jobs.artifacts import uses_of
-from stado.jobs.deletion import check_pipeline_over
+from stado.jobs.deletion import check_pipeline_over, delete_all
 from stado.jobs.policy_seals import saves_named
-from stado.jobs.repository import PARALLEL_REQUESTS, Cells, Repository
+from stado.jobs.repository import Cells, Repository
 from stado.jobs.taking import is_taken_along
 from stado.storage.port import walk
 
-_BULK = 1000
 _OBJECTS_MAX = 2_000_000
 """Of one kind of one job; what lies behind them stays."""
 
@@ -80,22 +78,13 @@ def expire(
 
     Writes the mark, deletes the objects, writes that they have gone, deletes the first mark. A
     crash between leaves a mark, by which readers know; the same call goes on."""
-    mark = Expired(
-        job_id=record.id,
-        epoch=record.epoch,
-        kind=kind,
-        at=repo.now(),
-        by=by,
-        rule=rule,
-        gone=False,
-    )
+    mark = _mark(repo, record, kind, rule=rule, by=by)
     repo.create(mark.own_key(), mark)
     if kind is Leftover.OUTPUTS:
         keeps = keeps_outputs(repo, record.id) or keeps_for_pipeline(repo, record)
         if keeps is not None:
             return keeps
-    for bulk in _bulks(holding.objects):
-        repo.tasks.map(lambda key: repo.store.delete(key, None), bulk, limit=PARALLEL_REQUESTS)
+    delete_all(repo, holding.objects)
     gone = mark.evolve(gone=True, objects=len(holding.objects), bytes=holding.size)
     repo.create(gone.own_key(), gone)
     repo.store.delete(mark.own_key(), None)
@@ -113,17 +102,21 @@ def is_begun(repo: Repository, record: Record, kind: Leftover) -> bool:
 
 def note_nothing(repo: Repository, record: Record, kind: Leftover, *, rule: str, by: str) -> None:
     """Of a job that left nothing of this kind: nobody has to look again."""
-    gone = Expired(
+    gone = _mark(repo, record, kind, rule=rule, by=by).evolve(gone=True, left=False)
+    repo.create(gone.own_key(), gone)
+
+
+def _mark(repo: Repository, record: Record, kind: Leftover, *, rule: str, by: str) -> Expired:
+    """That it is about to go."""
+    return Expired(
         job_id=record.id,
         epoch=record.epoch,
         kind=kind,
         at=repo.now(),
         by=by,
         rule=rule,
-        gone=True,
-        left=False,
+        gone=False,
     )
-    repo.create(gone.own_key(), gone)
 
 
 def _log(repo: Repository, record: Record) -> Holding:
@@ -171,8 +164,3 @@ def _checkpoints(repo: Repository, record: Record) -> Holding:
 def _is_up_to(key: str, epoch: int) -> bool:
     saved = keys.epoch_of_save(key)
     return saved is not None and saved <= epoch
-
-
-def _bulks(names: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(names), _BULK):
-        yield names[start : start + _BULK]
